@@ -1,0 +1,93 @@
+"""Off-policy evaluation for contextual bandits: what would this new policy have earned, and can I trust the answer?"""
+
+from cael import testing, worlds
+from cael._version import __version__
+from cael.diagnostics import Candidate, Diagnostics
+from cael.errors import CaelError, InputError, LogError, NeedsError, PolicyError, SupportError
+from cael.estimate import Estimate, ScoreRange
+from cael.estimators import (
+    DM,
+    DR,
+    IPS,
+    MIPS,
+    SLOPE,
+    SNDR,
+    SNIPS,
+    BaselineIPS,
+    DRos,
+    Estimator,
+    LoggedMean,
+    SubGaussianDR,
+    SubGaussianIPS,
+    SwitchDR,
+)
+from cael.evaluation import Comparison, Evaluation, compare, evaluate
+from cael.inference import Interval
+from cael.log import Batch, LoggedData
+from cael.outcomes import Boosting, FittedOutcome, FixedOutcome, Logistic, OutcomeModel, Ridge, SklearnOutcome
+from cael.policy import (
+    EpsilonGreedy,
+    FromModel,
+    LoggedOnly,
+    Mixture,
+    Policy,
+    Softmax,
+    Tabular,
+    TopK,
+    Uniform,
+)
+from cael.problem import Problem
+
+__all__ = [
+    "DM",
+    "DR",
+    "IPS",
+    "MIPS",
+    "SLOPE",
+    "SNDR",
+    "SNIPS",
+    "BaselineIPS",
+    "Batch",
+    "Boosting",
+    "CaelError",
+    "Candidate",
+    "Comparison",
+    "DRos",
+    "Diagnostics",
+    "EpsilonGreedy",
+    "Estimate",
+    "Estimator",
+    "Evaluation",
+    "FittedOutcome",
+    "FixedOutcome",
+    "FromModel",
+    "InputError",
+    "Interval",
+    "LogError",
+    "LoggedData",
+    "LoggedMean",
+    "LoggedOnly",
+    "Logistic",
+    "Mixture",
+    "NeedsError",
+    "OutcomeModel",
+    "Policy",
+    "PolicyError",
+    "Problem",
+    "Ridge",
+    "ScoreRange",
+    "SklearnOutcome",
+    "Softmax",
+    "SubGaussianDR",
+    "SubGaussianIPS",
+    "SupportError",
+    "SwitchDR",
+    "Tabular",
+    "TopK",
+    "Uniform",
+    "__version__",
+    "compare",
+    "evaluate",
+    "testing",
+    "worlds",
+]

@@ -1,0 +1,156 @@
+"""Diagnostics: the doubts about an estimate, as numbers; one place turns them into words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any, final
+
+import numpy as np
+
+from cael._types import Floats
+from cael.weights import effective_sample_size, tail_index
+
+LOW_ESS, LOW_ESS_SHARE = 100.0, 0.01
+MEAN_WEIGHT_Z = 3.0
+HEAVY_TAIL = 0.7
+UNSUPPORTED = 0.01
+ONE_ROW = 0.1
+
+
+@final
+@dataclass(frozen=True)
+class Candidate:
+    """One candidate on the path of a data-driven choice."""
+
+    name: str
+    value: float
+    width: float
+    accepted: bool
+    chosen: bool
+
+
+@final
+@dataclass(frozen=True)
+class Diagnostics:
+    """How much an estimate can be trusted.
+
+    n: rows. effective_sample_size: (sum w)^2 / sum w^2. max_weight, mean_weight: of the weights that were used.
+    mean_weight_z: (mean of the unmodified weights - 1) / its standard error; far from 0 means wrong propensities or
+        a target that the log does not cover. tail_index: Pareto k of the largest weights (None: no tail to fit).
+    unsupported_mass: the target's mean probability of actions that the logging policy never plays (None: unknown).
+    clipped_share: share of rows whose weight was changed by clipping, switching or shrinking.
+    cross_fitted: whether every row was predicted by a model that did not see it (None: no model was trained).
+    path: what a data-driven choice looked at. warnings: all this in words.
+    """
+
+    n: int
+    effective_sample_size: float | None = None
+    max_weight: float | None = None
+    mean_weight: float | None = None
+    mean_weight_z: float | None = None
+    tail_index: float | None = None
+    unsupported_mass: float | None = None
+    clipped_share: float | None = None
+    cross_fitted: bool | None = None
+    path: tuple[Candidate, ...] = ()
+    warnings: tuple[str, ...] = field(default=())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain types, ready for JSON."""
+        return {**asdict(self), "path": [asdict(candidate) for candidate in self.path], "warnings": list(self.warnings)}
+
+
+@final
+@dataclass(frozen=True)
+class WeightFacts:
+    """What the unmodified weights (n,) of a log and a target say; computed once for all estimators."""
+
+    n: int
+    mean: float
+    z: float | None
+    tail: float | None
+    unsupported_mass: float | None
+
+
+def weight_facts(w: Floats, clusters_stderr: float, unsupported_mass: float | None) -> WeightFacts:
+    """Facts about weights whose mean should be 1; `clusters_stderr` is the standard error of that mean."""
+    mean = float(w.mean())
+    z = (mean - 1) / clusters_stderr if clusters_stderr > 0 else None
+    tail = tail_index(w)
+    return WeightFacts(len(w), mean, z, None if math.isnan(tail) else tail, unsupported_mass)
+
+
+def weighted(
+    w: Floats,
+    raw: Floats,
+    facts: WeightFacts,
+    *,
+    cross_fitted: bool | None = None,
+    own_mean: bool = True,
+    extra: tuple[str, ...] = (),
+) -> Diagnostics:
+    """Diagnostics of an estimate that used weights w (n,), made from the raw ones (n,)."""
+    changed = None if w is raw else float(np.mean(w != raw))
+    found = Diagnostics(
+        n=len(w),
+        effective_sample_size=effective_sample_size(w),
+        max_weight=float(w.max()),
+        mean_weight=float(w.mean()),
+        mean_weight_z=facts.z,
+        tail_index=facts.tail,
+        unsupported_mass=facts.unsupported_mass,
+        clipped_share=changed,
+        cross_fitted=cross_fitted,
+    )
+    return with_warnings(found, (*words(found, facts, float(w.max() / w.sum()) if w.any() else None), *extra))
+
+
+def with_warnings(found: Diagnostics, warnings: tuple[str, ...]) -> Diagnostics:
+    from dataclasses import replace
+
+    return replace(found, warnings=(*found.warnings, *warnings))
+
+
+def words(found: Diagnostics, facts: WeightFacts, largest_share: float | None) -> tuple[str, ...]:
+    """The doubts as sentences."""
+    said: list[str] = []
+    ess, n = found.effective_sample_size or 0.0, found.n
+    if ess == 0:
+        said.append("No logged action has positive target probability: no row says anything about the target.")
+    elif ess < LOW_ESS or ess < LOW_ESS_SHARE * n:
+        said.append(f"The weights leave the worth of only {ess:.1f} of {n} rows.")
+    if largest_share is not None and largest_share > ONE_ROW:
+        said.append(f"One row carries {largest_share:.0%} of all the weight.")
+    if facts.z is not None and abs(facts.z) > MEAN_WEIGHT_Z:
+        said.append(
+            f"The mean weight is {facts.mean:.3g} and should be 1 ({facts.z:+.1f} standard errors off): "
+            "the propensities may be wrong, or the target plays what the log does not hold."
+        )
+    if facts.tail is not None and facts.tail > HEAVY_TAIL:
+        said.append(f"The weights have a heavy tail (Pareto k = {facts.tail:.2f} > {HEAVY_TAIL}): the interval is too narrow.")
+    if facts.unsupported_mass is not None and facts.unsupported_mass > UNSUPPORTED:
+        said.append(
+            f"{facts.unsupported_mass:.1%} of the target's probability lies on actions that the logging policy never plays."
+        )
+    if found.cross_fitted is False:
+        said.append("The outcome model was trained on the rows it predicts: the interval is too narrow.")
+    return tuple(said)
+
+
+def of_contrast(a: Diagnostics, b: Diagnostics) -> Diagnostics:
+    """Diagnostics of a - b: the weaker of the two in each respect, and the warnings of both."""
+
+    def worst(pick: Any, x: Any, y: Any) -> Any:
+        known = [value for value in (x, y) if value is not None]
+        return pick(known) if known else None
+
+    return Diagnostics(
+        n=a.n,
+        effective_sample_size=worst(min, a.effective_sample_size, b.effective_sample_size),
+        max_weight=worst(max, a.max_weight, b.max_weight),
+        tail_index=worst(max, a.tail_index, b.tail_index),
+        unsupported_mass=worst(max, a.unsupported_mass, b.unsupported_mass),
+        cross_fitted=worst(min, a.cross_fitted, b.cross_fitted),
+        warnings=tuple(dict.fromkeys((*a.warnings, *b.warnings))),
+    )

@@ -1,0 +1,65 @@
+"""The error tree. Every message says what was expected, what was found, where, and what to do.
+
+CaelError
+├── InputError (also a ValueError)   what was handed in is wrong
+│   ├── LogError                     a log, or an array of one
+│   └── PolicyError                  a policy, or the rows it produced
+├── NeedsError (also a TypeError)    the estimator needs something this log or policy cannot give
+└── SupportError (also a ValueError) the log says nothing about what was asked
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+class CaelError(Exception):
+    """Root of every error that cael raises on purpose."""
+
+
+class InputError(CaelError, ValueError):
+    """What was handed in is wrong."""
+
+
+class LogError(InputError):
+    """A log, or one of its arrays, is wrong."""
+
+
+class PolicyError(InputError):
+    """A policy, or the probabilities it gave, is wrong."""
+
+
+class NeedsError(CaelError, TypeError):
+    """An estimator needs something that this log or policy cannot give."""
+
+
+class SupportError(CaelError, ValueError):
+    """The log says nothing about what was asked."""
+
+
+def first_bad(bad: NDArray[np.bool_], values: ArrayLike, rows: ArrayLike | None = None) -> str:
+    """Where the trouble is: 'row 1841 has 0.0 (7 such rows: 1841, 1902, ...)'."""
+    where = np.flatnonzero(bad)
+    numbers = where if rows is None else np.asarray(rows)[where]
+    found = np.asarray(values)[where[0]]
+    text = f"row {numbers[0]} has {found}"
+    if len(where) > 1:
+        shown = ", ".join(str(number) for number in numbers[:5])
+        text += f" ({len(where)} such rows: {shown}{', ...' if len(where) > 5 else ''})"
+    return text
+
+
+def choose(name: str, value: object, allowed: Sequence[str]) -> None:
+    """Refuse an option that is not one of the allowed ones, and list them."""
+    if value not in allowed:
+        raise InputError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}.")
+
+
+def positive_int(name: str, value: object, least: int = 1) -> int:
+    """A whole number of at least `least`, or an error that names it."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise InputError(f"{name} must be a whole number >= {least}; got {value!r}.")
+    return int(value)

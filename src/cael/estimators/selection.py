@@ -1,0 +1,120 @@
+"""SLOPE: choose among estimators, or values of a hyperparameter, without knowing the truth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, final
+
+import numpy as np
+
+from cael._types import Floats
+from cael.diagnostics import Candidate, with_warnings
+from cael.errors import InputError
+from cael.estimate import Estimate
+from cael.estimators.base import Estimator
+from cael.problem import Problem
+
+SLACK = math.sqrt(6) - 1
+
+
+class setting(Enum):
+    """What kind of number a hyperparameter is; decides the default candidates of SLOPE()."""
+
+    WEIGHT = "on the scale of a weight"
+    SQUARED_WEIGHT = "on the scale of a squared weight"
+    SHARE = "between 0 and 1"
+
+
+@final
+@dataclass(frozen=True)
+class SLOPE(Estimator):
+    """SLOPE++ (Su et al. 2020; Tucker and Lee 2021): the narrowest candidate that no wider one contradicts.
+
+    Candidates are sorted by the half-width c_i = t_{1-delta, n-1} stderr_i, widest first; candidate i is accepted if
+    |V_i - V_j| <= c_i + (sqrt(6) - 1) c_j for every j accepted before, and the last one accepted is taken. No order
+    of the biases needs to be known. The interval of the result is that of the chosen candidate and does not account
+    for the choice.
+
+    candidates: estimators, when SLOPE is used as an estimator; numbers, when it stands for a hyperparameter, as in
+    IPS(clip=SLOPE([2, 5, 20])); empty for a default grid spanned by the weights of the log.
+
+    >>> import cael
+    >>> cael.SLOPE([cael.IPS(), cael.SNIPS()]).name
+    'SLOPE(IPS, SNIPS)'
+    """
+
+    candidates: Sequence[Any] = ()
+    delta: float = 0.1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "candidates", tuple(self.candidates))
+        if not 0 < self.delta < 1:
+            raise InputError(f"delta must be between 0 and 1; got {self.delta!r}.")
+
+    @property
+    def needs(self) -> tuple[str, ...]:  # type: ignore[override]
+        every = [need for each in self.candidates if isinstance(each, Estimator) for need in each.needs]
+        return tuple(dict.fromkeys(every))
+
+    @property
+    def name(self) -> str:
+        shown = (each.name if isinstance(each, Estimator) else f"{each:g}" for each in self.candidates)
+        return f"SLOPE({', '.join(shown)})"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def solve(self, problem: Problem) -> Estimate:
+        if len(self.candidates) < 2 or not all(isinstance(each, Estimator) for each in self.candidates):
+            raise InputError(f"SLOPE as an estimator needs at least two candidate estimators; got {self.candidates!r}.")
+        return select([each.solve(problem) for each in self.candidates], self.delta)
+
+    def choose(
+        self, problem: Problem, make: Callable[[float], Estimator], kind: setting = setting.WEIGHT
+    ) -> Estimate:
+        """Choose among make(c) for the candidate numbers c, or for a default grid of that kind of number."""
+        values = self.candidates or default_grid(problem.weights, kind)
+        return select([make(value).solve(problem) for value in values], self.delta)
+
+
+def default_grid(w: Floats, kind: setting) -> tuple[float, ...]:
+    """Nine candidates: from 1 to the largest weight, geometrically, and no change at all; or 0 .. 1 for a share."""
+    if kind is setting.SHARE:
+        return (0.0, *(float(x) for x in np.geomspace(1e-3, 1.0, 8)))
+    top = max(float(w.max()), 1.0 + 1e-9)
+    grid = np.geomspace(1.0, top, 8)
+    return (*(float(x) for x in (grid if kind is setting.WEIGHT else grid**2)), math.inf)
+
+
+def select(estimates: Sequence[Estimate], delta: float) -> Estimate:
+    """The estimate that SLOPE++ takes, with the whole path on its diagnostics."""
+    from scipy.special import stdtrit
+
+    values = np.array([each.value for each in estimates])
+    quantile = np.array([float(stdtrit(len(each.units) - 1, 1 - delta)) for each in estimates])
+    widths = quantile * np.array([each.stderr for each in estimates])
+    order = np.argsort(-widths, kind="stable")
+    accepted: list[int] = []
+    for i in order:
+        gaps = np.abs(values[i] - values[accepted])
+        if not (gaps <= widths[i] + SLACK * widths[accepted]).all():
+            break
+        accepted.append(int(i))
+    chosen = accepted[-1]
+    path = tuple(
+        Candidate(estimates[i].estimator, float(values[i]), float(widths[i]), int(i) in accepted, int(i) == chosen)
+        for i in order
+    )
+    winner = estimates[chosen]
+    return replace_diagnostics(winner, path)
+
+
+def replace_diagnostics(winner: Estimate, path: tuple[Candidate, ...]) -> Estimate:
+    note = (f"SLOPE chose {winner.estimator} out of {len(path)} candidates; the interval does not account for the choice.",)
+    found = with_warnings(replace(winner.diagnostics, path=path), note)
+    return replace(winner, estimator=f"SLOPE: {winner.estimator}", diagnostics=found, score_range=None)
+
+

@@ -1,0 +1,1 @@
+Comparison=Evaluation=compare=evaluate=None

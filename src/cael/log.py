@@ -1,0 +1,365 @@
+"""LoggedData: what the old policy did and earned. Validated once, copied, read-only, then trusted."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NoReturn, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cael._types import Array, Floats, Ints, frozen
+from cael.errors import LogError, first_bad, positive_int
+from cael.policy import Policy, as_policy, logged_probability, probabilities
+
+BATCH_BYTES = 4 * 2**20
+"""Size of one (rows x width) block of float64: small enough to stay in cache, large enough to be fast."""
+
+PROPENSITY_RTOL, PROPENSITY_ATOL = 1e-3, 1e-6
+"""How far a logged propensity may lie from the logging policy's own probability (rounded logs exist)."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A run of rows of a log, as policies and models see them.
+
+    rows: their numbers in the log that row-aligned policies were made for (a slice or an index array).
+    contexts: (b, d). actions: (b,). rewards: (b,). propensities: (b,) or None.
+    """
+
+    rows: slice | Ints
+    contexts: Floats
+    actions: Ints
+    rewards: Floats
+    propensities: Floats | None
+    n_actions: int
+    action_features: Floats | None
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    @property
+    def row_numbers(self) -> Ints:
+        """The row numbers, written out."""
+        if isinstance(self.rows, slice):
+            return np.arange(self.rows.start, self.rows.stop)
+        return self.rows
+
+
+@final
+class LoggedData:
+    """A log of decisions: context, action taken, reward earned, probability with which it was taken.
+
+    Parameters
+    ----------
+    contexts : (n, d) numbers, or None for a problem without contexts.
+    actions : (n,) whole numbers in 0 .. n_actions-1.
+    rewards : (n,) finite numbers.
+    propensities : (n,) in (0, 1]: the logging policy's probability of the action it took. Optional when
+        `logging` is given; without either, only `LoggedMean` and `DM` can be computed.
+    logging : the logging policy, when all its probabilities are known: a `Policy`, or an array of shape
+        (k,) or (n, k). MIPS and CAEL need it.
+    n_actions : the number of actions k; by default taken from `logging`, `action_features` or the log.
+    action_features : (k, f) numbers that describe the actions.
+    clusters : (n,) labels of rows that belong together (a user, a session); every interval is then
+        cluster-robust and every split keeps a cluster in one fold.
+    timestamps : (n,) numbers or datetimes.
+
+    The arrays are copied and cannot be written to. Truth never lives in a log.
+
+    >>> log = LoggedData([[0.0], [1.0], [2.0]], [0, 1, 0], [1.0, 0.0, 1.0], [0.5, 0.5, 0.5])
+    >>> log
+    LoggedData(n=3, n_actions=2, context_dim=1, propensities)
+    """
+
+    contexts: Floats
+    actions: Ints
+    rewards: Floats
+    propensities: Floats | None
+    logging: Policy | None
+    n_actions: int
+    action_features: Floats | None
+    clusters: Ints | None
+    timestamps: Array | None
+    rows: slice | Ints
+
+    def __init__(
+        self,
+        contexts: ArrayLike | None,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        propensities: ArrayLike | None = None,
+        *,
+        logging: Policy | ArrayLike | None = None,
+        n_actions: int | None = None,
+        action_features: ArrayLike | None = None,
+        clusters: ArrayLike | None = None,
+        timestamps: ArrayLike | None = None,
+    ) -> None:
+        r = _vector("rewards", rewards, None)
+        n = len(r)
+        if n == 0:
+            raise LogError("the log is empty: expected at least 2 rows, got 0. Check the filter that made it.")
+        if n == 1:
+            raise LogError("the log has one row: a standard error needs at least 2 rows.")
+        policy = None if logging is None else as_policy(logging)
+        features = None if action_features is None else _matrix("action_features", action_features, None)
+        a = _actions(actions, n)
+        self._fill(
+            contexts=frozen(_contexts(contexts, n)),
+            actions=frozen(a),
+            rewards=frozen(r),
+            propensities=None if propensities is None else frozen(_propensities(propensities, n)),
+            logging=policy,
+            n_actions=_count_actions(n_actions, a, policy, features),
+            action_features=None if features is None else frozen(features),
+            clusters=None if clusters is None else frozen(_clusters(clusters, n)),
+            timestamps=None if timestamps is None else frozen(_timestamps(timestamps, n)),
+            rows=slice(0, n),
+        )
+        if policy is not None:
+            self._fill(propensities=_cross_check(self, policy))
+
+    def _fill(self, **fields: Any) -> None:
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"LoggedData is immutable: cannot set {name!r}. Build a new log, or use take(rows).")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"LoggedData is immutable: cannot delete {name!r}.")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: self.__dict__[name] for name in LoggedData.__annotations__}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._fill(**{k: frozen(v) if isinstance(v, np.ndarray) else v for k, v in state.items()})
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    def __repr__(self) -> str:
+        known = [
+            name
+            for name in ("propensities", "logging", "action_features", "clusters", "timestamps")
+            if getattr(self, name) is not None
+        ]
+        parts = [f"n={len(self)}", f"n_actions={self.n_actions}", f"context_dim={self.contexts.shape[1]}", *known]
+        return f"LoggedData({', '.join(parts)})"
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of everything in the log; two logs with the same one hold the same rows in the same order."""
+        digest = hashlib.sha256(repr((self, self.logging)).encode())
+        for name in ("contexts", "actions", "rewards", "propensities", "action_features", "clusters", "timestamps"):
+            array = getattr(self, name)
+            if array is not None:
+                digest.update(f"{name}{array.shape}{array.dtype}".encode())
+                digest.update(array.data if array.dtype.kind not in "mM" else array.view("i8").data)
+        digest.update(str(self.rows).encode() if isinstance(self.rows, slice) else self.rows.tobytes())
+        return digest.hexdigest()
+
+    @cached_property
+    def logging_covers_all(self) -> bool:
+        """Whether the logging policy gives every action positive probability on every row."""
+        if self.logging is None:
+            raise LogError("the logging policy is not known: pass logging= to LoggedData.")
+        if self.logging.least is not None and self.logging.least > 0:
+            return True
+        return all(
+            bool(probabilities(self.logging, batch).min() > 0) for batch in self.batches(width=self.n_actions)
+        )
+
+    def batches(self, width: int = 1, *, bytes_each: int = BATCH_BYTES) -> Iterator[Batch]:
+        """The log in order, in runs of rows such that (rows x width) float64 fit into `bytes_each`."""
+        size = max(1, bytes_each // (8 * max(1, width)))
+        for start in range(0, len(self), size):
+            yield self._batch(slice(start, min(start + size, len(self))))
+
+    def _batch(self, part: slice) -> Batch:
+        offset = self.rows.start if isinstance(self.rows, slice) else 0
+        shifted = slice(part.start + offset, part.stop + offset)
+        return Batch(
+            rows=shifted if isinstance(self.rows, slice) else self.rows[part],
+            contexts=self.contexts[part],
+            actions=self.actions[part],
+            rewards=self.rewards[part],
+            propensities=None if self.propensities is None else self.propensities[part],
+            n_actions=self.n_actions,
+            action_features=self.action_features,
+        )
+
+    def take(self, rows: ArrayLike) -> LoggedData:
+        """The log of these rows (numbers, repeats allowed, or a mask). Row-aligned policies stay aligned."""
+        index = np.asarray(rows)
+        if index.dtype == bool:
+            if index.shape != (len(self),):
+                raise LogError(f"a mask of rows must have {len(self)} entries, one per row; got {index.shape}.")
+            index = np.flatnonzero(index)
+        if index.ndim != 1 or index.size == 0 or index.dtype.kind not in "iu":
+            raise LogError(f"take needs at least one row number; got {index.dtype} of shape {index.shape}.")
+        if index.min() < 0 or index.max() >= len(self):
+            raise LogError(f"row numbers must be in 0..{len(self) - 1}; got {index.min()}..{index.max()}.")
+        numbers = np.arange(self.rows.start, self.rows.stop) if isinstance(self.rows, slice) else self.rows
+        part = object.__new__(LoggedData)
+        part._fill(logging=self.logging, n_actions=self.n_actions, action_features=self.action_features)
+        part._fill(rows=frozen(numbers[index]))
+        for name in ("contexts", "actions", "rewards", "propensities", "clusters", "timestamps"):
+            array = getattr(self, name)
+            part._fill(**{name: None if array is None else frozen(array[index])})
+        return part
+
+    def folds(self, k: int, seed: int = 0) -> tuple[Ints, ...]:
+        """A random split of the row numbers into k folds; rows of one cluster stay together."""
+        positive_int("folds", k, least=2)
+        codes = np.arange(len(self)) if self.clusters is None else np.unique(self.clusters, return_inverse=True)[1]
+        groups = int(codes.max()) + 1
+        if k > groups:
+            what = "rows" if self.clusters is None else "clusters"
+            raise LogError(f"cannot split {groups} {what} into {k} folds: use folds={groups} or fewer.")
+        fold_of = np.random.default_rng(seed).permutation(groups) % k
+        return tuple(np.flatnonzero(fold_of[codes] == fold) for fold in range(k))
+
+
+def _vector(name: str, values: ArrayLike, n: int | None) -> Floats:
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise LogError(f"{name} must be numbers: {error}.") from None
+    if array.ndim != 1:
+        raise LogError(f"{name} must have one dimension, one entry per row; got shape {array.shape}.")
+    _same_length(name, len(array), n)
+    bad = ~np.isfinite(array)
+    if bad.any():
+        raise LogError(f"{name} must be finite; {first_bad(bad, array)}. Fix or remove these rows first.")
+    return array
+
+
+def _same_length(name: str, length: int, n: int | None) -> None:
+    if n is not None and length != n:
+        raise LogError(f"lengths differ: rewards has {n} rows, {name} has {length}. They must describe the same rows.")
+
+
+def _matrix(name: str, values: ArrayLike, n: int | None) -> Floats:
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise LogError(f"{name} must be numbers: {error}. Encode categories first.") from None
+    if array.ndim != 2:
+        raise LogError(f"{name} must have two dimensions (rows, columns); got shape {array.shape}.")
+    _same_length(name, len(array), n)
+    bad = ~np.isfinite(array)
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        many = int(bad.any(axis=1).sum())
+        raise LogError(f"{name} must be finite; row {row}, column {column} has {array[row, column]} ({many} such rows).")
+    return array
+
+
+def _contexts(values: ArrayLike | None, n: int) -> Floats:
+    return np.empty((n, 0)) if values is None else _matrix("contexts", values, n)
+
+
+def _actions(values: ArrayLike, n: int) -> Ints:
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise LogError(f"actions must have one dimension, one entry per row; got shape {array.shape}.")
+    _same_length("actions", len(array), n)
+    if array.dtype.kind not in "iuf":
+        raise LogError(f"actions must be whole numbers 0..k-1; got {array.dtype}. Map action names to numbers first.")
+    if array.dtype.kind == "f":
+        bad = ~np.isfinite(array) | (array != np.floor(array))
+        if bad.any():
+            raise LogError(f"actions must be whole numbers; {first_bad(bad, array)}.")
+    bad = array < 0
+    if bad.any():
+        raise LogError(f"actions must be >= 0; {first_bad(bad, array)}.")
+    return array.astype(np.intp)
+
+
+def _propensities(values: ArrayLike, n: int) -> Floats:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1:
+        raise LogError(
+            f"propensities must have one entry per row, the probability of the action taken; got shape {array.shape}. "
+            "Pass the probabilities of all actions as logging=."
+        )
+    _same_length("propensities", len(array), n)
+    bad = ~((array > 0) & (array <= 1))
+    if bad.any():
+        raise LogError(
+            f"propensity must be in (0, 1]; {first_bad(bad, array)}. An action that was taken had a positive "
+            "probability: correct the log, or remove these rows knowingly."
+        )
+    return array
+
+
+def _clusters(values: ArrayLike, n: int) -> Ints:
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise LogError(f"clusters must have one label per row; got shape {array.shape}.")
+    _same_length("clusters", len(array), n)
+    missing = array != array
+    if np.any(missing):
+        raise LogError(f"clusters must not be missing; {first_bad(np.asarray(missing, dtype=bool), array)}.")
+    codes = np.unique(array, return_inverse=True)[1].astype(np.intp)
+    if codes.max() == 0:
+        raise LogError("all rows are in one cluster: a standard error needs at least 2 clusters.")
+    return codes
+
+
+def _timestamps(values: ArrayLike, n: int) -> Array:
+    array = np.asarray(values)
+    if array.ndim != 1 or array.dtype.kind not in "iufM":
+        raise LogError(
+            f"timestamps must be one number or datetime64 per row; got {array.dtype} of shape {array.shape}."
+        )
+    _same_length("timestamps", len(array), n)
+    missing = array != array
+    if missing.any():
+        raise LogError(f"timestamps must not be missing; {first_bad(missing, array)}.")
+    return array
+
+
+def _count_actions(given: int | None, actions: Ints, logging: Policy | None, features: Floats | None) -> int:
+    sources = {
+        "n_actions": None if given is None else positive_int("n_actions", given),
+        "logging": None if logging is None else logging.n_actions,
+        "action_features": None if features is None else len(features),
+    }
+    known = {name: k for name, k in sources.items() if k is not None}
+    if len(set(known.values())) > 1:
+        told = ", ".join(f"{name} says {k}" for name, k in known.items())
+        raise LogError(f"the number of actions is contradictory: {told}.")
+    k = next(iter(known.values()), int(actions.max()) + 1)
+    bad = actions >= k
+    if bad.any():
+        raise LogError(f"actions must be in 0..{k - 1} ({k} actions); {first_bad(bad, actions)}.")
+    return k
+
+
+def _cross_check(log: LoggedData, policy: Policy) -> Floats:
+    """The propensities, after checking that the logging policy says the same: logging[i, a_i] == propensity_i."""
+    own = np.concatenate([logged_probability(policy, batch) for batch in log.batches(width=log.n_actions)])
+    impossible = own <= 0
+    if impossible.any():
+        raise LogError(
+            f"the logging policy gives the logged action probability 0; {first_bad(impossible, own)}. "
+            "Check that the columns of logging are in the order of the action numbers."
+        )
+    if log.propensities is None:
+        return frozen(own)
+    given = log.propensities
+    apart = ~np.isclose(own, given, rtol=PROPENSITY_RTOL, atol=PROPENSITY_ATOL)
+    if apart.any():
+        row = int(np.flatnonzero(apart)[0])
+        raise LogError(
+            f"propensities and logging disagree on {apart.sum()} rows: row {row} has propensity {given[row]}, "
+            f"but logging[{row}, {log.actions[row]}] is {own[row]}. Check row order and the layout of the columns."
+        )
+    return given

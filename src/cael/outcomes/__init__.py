@@ -1,0 +1,17 @@
+"""Outcome models: what reward to expect of a context and an action, q(x, a)."""
+
+from cael.outcomes.base import FittedOutcome, FixedOutcome, OutcomeModel, OutcomeTerms, outcome_terms
+from cael.outcomes.ridge import Ridge
+from cael.outcomes.sklearn import Boosting, Logistic, SklearnOutcome
+
+__all__ = [
+    "Boosting",
+    "FittedOutcome",
+    "FixedOutcome",
+    "Logistic",
+    "OutcomeModel",
+    "OutcomeTerms",
+    "Ridge",
+    "SklearnOutcome",
+    "outcome_terms",
+]

@@ -1,0 +1,144 @@
+"""The protocol of outcome models, injected predictions, and cross-fitting."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cael._types import Array, Floats, frozen
+from cael.errors import InputError
+from cael.log import Batch, LoggedData
+from cael.policy import Policy, probabilities
+
+ACTION_INPUTS = ("auto", "onehot", "features", "both")
+
+
+class FittedOutcome(ABC):
+    """A trained model. Only `predict` is asked for; the others exist because they can be had for less."""
+
+    @abstractmethod
+    def predict(self, batch: Batch) -> Floats:
+        """q(x_i, a) for all actions, shape (b, k)."""
+
+    def logged(self, batch: Batch) -> Floats:
+        """q(x_i, a_i), shape (b,)."""
+        return self.predict(batch)[np.arange(len(batch)), batch.actions]
+
+    def value(self, batch: Batch, p: Floats) -> Floats:
+        """sum over a of p(a|x_i) q(x_i, a) for probabilities p (b, k), shape (b,)."""
+        return np.einsum("ij,ij->i", p, self.predict(batch))
+
+
+class OutcomeModel(ABC):
+    """Settings of a model; `fit` trains one and leaves the settings as they were."""
+
+    trains: ClassVar[bool] = True
+
+    @abstractmethod
+    def fit(self, log: LoggedData, seed: int) -> FittedOutcome:
+        """Train on all rows of the log."""
+
+    def fit_without(self, log: LoggedData, held_out: list[Array], seed: int) -> list[FittedOutcome]:
+        """One model for each array of row numbers, trained on all the other rows."""
+        fitted = []
+        for rows in held_out:
+            keep = np.ones(len(log), dtype=bool)
+            keep[rows] = False
+            fitted.append(self.fit(log.take(keep), seed))
+        return fitted
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class FixedOutcome(OutcomeModel, FittedOutcome):
+    """Predictions made elsewhere: (k,), row-aligned (n, k), or a function of contexts (b, d) -> (b, k).
+
+    They count as not trained on this log. If they were, the interval is too narrow, and nothing here can see it.
+
+    >>> FixedOutcome([0.1, 0.7])
+    FixedOutcome((2,))
+    """
+
+    trains: ClassVar[bool] = False
+    q: ArrayLike | Callable[[Floats], ArrayLike]
+
+    def __post_init__(self) -> None:
+        if callable(self.q):
+            return
+        q = np.asarray(self.q, dtype=np.float64)
+        if q.ndim == 3 and q.shape[2] == 1:
+            q = q[:, :, 0]
+        if q.ndim not in (1, 2) or q.size == 0 or not np.isfinite(q).all():
+            raise InputError(f"FixedOutcome needs finite predictions of shape (k,) or (n, k); got {q.shape}.")
+        view = q.view()
+        view.setflags(write=False)
+        object.__setattr__(self, "q", frozen(q) if q.ndim == 1 else view)
+
+    def __repr__(self) -> str:
+        return f"FixedOutcome({getattr(self.q, 'shape', None) or getattr(self.q, '__name__', 'function')})"
+
+    def fit(self, log: LoggedData, seed: int) -> FittedOutcome:
+        return self
+
+    def predict(self, batch: Batch) -> Floats:
+        expected = (len(batch), batch.n_actions)
+        if callable(self.q):
+            q = np.asarray(self.q(batch.contexts), dtype=np.float64)
+            if q.shape != expected:
+                raise InputError(f"FixedOutcome: expected predictions of shape {expected}; got {q.shape}.")
+            return q
+        q = np.asarray(self.q)
+        if q.shape[-1] != batch.n_actions:
+            raise InputError(f"FixedOutcome has {q.shape[-1]} actions, but the log has {batch.n_actions}.")
+        if q.ndim == 1:
+            return np.broadcast_to(q, expected)
+        if int(batch.row_numbers[-1 if isinstance(batch.rows, slice) else batch.rows.argmax()]) >= len(q):
+            raise InputError(f"FixedOutcome has {len(q)} rows, fewer than the log it is used with.")
+        return q[batch.rows]
+
+
+@final
+@dataclass(frozen=True)
+class OutcomeTerms:
+    """q_logged: (n,) q(x_i, a_i). q_target: (n,) sum_a pi(a|x_i) q(x_i, a). cross_fitted: None if nothing was trained."""
+
+    q_logged: Floats
+    q_target: Floats
+    cross_fitted: bool | None
+
+
+def outcome_terms(log: LoggedData, policy: Policy, model: OutcomeModel, folds: int, seed: int) -> OutcomeTerms:
+    """The two columns that every estimator with an outcome model needs, cross-fitted where something is trained."""
+    if not model.trains or folds < 2:
+        fitted = model.fit(log, seed)
+        columns = _columns(log, policy, fitted)
+        return OutcomeTerms(*columns, cross_fitted=False if model.trains else None)
+    held_out = list(log.folds(folds, seed))
+    logged, target = np.empty(len(log)), np.empty(len(log))
+    for rows, fitted in zip(held_out, model.fit_without(log, held_out, seed), strict=True):
+        logged[rows], target[rows] = _columns(log.take(rows), policy, fitted)
+    return OutcomeTerms(logged, target, cross_fitted=True)
+
+
+def _columns(log: LoggedData, policy: Policy, fitted: FittedOutcome) -> tuple[Floats, Floats]:
+    logged, target = np.empty(len(log)), np.empty(len(log))
+    at = 0
+    for batch in log.batches(width=log.n_actions):
+        part = slice(at, at + len(batch))
+        logged[part] = fitted.logged(batch)
+        target[part] = fitted.value(batch, probabilities(policy, batch))
+        at += len(batch)
+    return logged, target
+
+
+def action_inputs(setting: str, log: LoggedData, model: Any) -> tuple[bool, bool]:
+    """(one-hot, features): what the model is told about the action; "auto" is one-hot, and features where known."""
+    has = log.action_features is not None
+    if setting in ("features", "both") and not has:
+        raise InputError(f"{model!r}: actions={setting!r} needs action_features in the log, and it has none.")
+    return setting in ("onehot", "both", "auto"), setting in ("features", "both") or (setting == "auto" and has)

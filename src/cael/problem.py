@@ -1,0 +1,107 @@
+"""Problem: a log and a target policy, with the per-row facts that estimators share, each computed at most once."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cael import inference
+from cael import weights as W
+from cael._types import Floats
+from cael.diagnostics import WeightFacts, weight_facts
+from cael.errors import InputError, NeedsError, PolicyError, SupportError
+from cael.log import LoggedData
+from cael.outcomes.base import OutcomeModel, OutcomeTerms, outcome_terms
+from cael.policy import Policy, as_policy, logged_probability, probabilities
+
+NEEDS = {
+    "propensities": "the logged propensities (LoggedData(propensities=...) or logging=...)",
+    "logging": "all probabilities of the logging policy (LoggedData(logging=...))",
+    "logged_probability": "the target's probability of the logged action",
+    "probabilities": "the target's probabilities of all actions, and this policy knows only the logged action's",
+}
+
+
+@final
+class Problem:
+    """The question "what would `policy` have earned on `log`?"."""
+
+    def __init__(self, log: LoggedData, policy: Policy | ArrayLike) -> None:
+        if not isinstance(log, LoggedData):
+            raise InputError(f"expected a cael.LoggedData; got {type(log).__name__}.")
+        self.log = log
+        self.policy = as_policy(policy)
+        if self.policy.n_actions is not None and self.policy.n_actions != log.n_actions:
+            raise PolicyError(f"{self.policy!r} has {self.policy.n_actions} actions, but the log has {log.n_actions}.")
+        self._outcomes: dict[tuple[OutcomeModel, int, int], OutcomeTerms] = {}
+
+    def missing(self, needs: tuple[str, ...]) -> list[str]:
+        """Those of the needs that this log and policy cannot meet, in words."""
+        has = {
+            "propensities": self.log.propensities is not None,
+            "logging": self.log.logging is not None,
+            "logged_probability": True,
+            "probabilities": self.policy.complete,
+        }
+        return [NEEDS[need] for need in needs if not has[need]]
+
+    def require(self, name: str, needs: tuple[str, ...]) -> None:
+        missing = self.missing(needs)
+        if missing:
+            raise NeedsError(f"{name} needs {'; and '.join(missing)}.")
+
+    @cached_property
+    def weights(self) -> Floats:
+        """w_i = pi(a_i|x_i) / mu(a_i|x_i), shape (n,); refuses a target without any support."""
+        log = self.log
+        if log.propensities is None:
+            raise NeedsError(f"importance weights need {NEEDS['propensities']}.")
+        width = log.n_actions if self.policy.complete else 1
+        p = np.concatenate([logged_probability(self.policy, batch) for batch in log.batches(width=width)])
+        w = W.ratio(p, log.propensities)
+        mass = self.unsupported_mass
+        if (not w.any() and mass is None) or (mass is not None and mass > 1 - 1e-9):
+            raise SupportError(
+                "the target has no support at all in this log: it gives probability 0 to every action that was "
+                "logged. No weighting can say anything about it; collect data with exploration, or use DM, which "
+                "extrapolates by a model."
+            )
+        w.setflags(write=False)
+        return w
+
+    @cached_property
+    def unsupported_mass(self) -> float | None:
+        """Mean over rows of the target's probability of actions that the logging policy never plays there."""
+        log = self.log
+        if log.logging is None or not log.logging.complete or not self.policy.complete:
+            return None
+        if log.logging_covers_all:
+            return 0.0
+        total = 0.0
+        for batch in log.batches(width=log.n_actions):
+            never = probabilities(log.logging, batch) <= 0
+            total += float(probabilities(self.policy, batch)[never].sum())
+        return total / len(log)
+
+    @cached_property
+    def weight_facts(self) -> WeightFacts:
+        w = self.weights
+        return weight_facts(w, inference.stderr(inference.units(w, self.log.clusters)), self.unsupported_mass)
+
+    @cached_property
+    def max_weight(self) -> float | None:
+        """The largest weight that is possible at all, where the two policies bound it beforehand."""
+        logging = self.log.logging
+        if logging is None or not logging.least or self.policy.most is None:
+            return None
+        return self.policy.most / logging.least
+
+    def outcome(self, model: OutcomeModel, folds: int, seed: int) -> OutcomeTerms:
+        """Predictions of an outcome model, trained once however many estimators ask for it."""
+        key = (model, folds, seed)
+        if key not in self._outcomes:
+            self._outcomes[key] = outcome_terms(self.log, self.policy, model, folds, seed)
+        return self._outcomes[key]

@@ -1,0 +1,131 @@
+"""The synthetic world of the CAEL-MIPS paper, with every knob."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+
+from cael._types import Floats, frozen
+from cael.errors import InputError, positive_int
+from cael.log import BATCH_BYTES, Batch, LoggedData
+from cael.policy import EpsilonGreedy, Policy, Softmax, Uniform, as_policy, probabilities
+from cael.worlds.base import draw_actions
+
+
+@final
+@dataclass(frozen=True)
+class PaperWorld:
+    """Contexts uniform on [0, 1]^d; action a has a vector whose first component is a/k (a = 1..k), the others U[0, 1].
+
+    Reward: normal with mean q(x, a) = 10 exp(-(x_1 - a_1)^2) and standard deviation reward_std. Logging policy:
+    softmax of gamma q (gamma = 0: uniform). Target: epsilon-greedy on q. The action vectors have `action_dim`
+    components (k by default) and are fixed by `seed`, not redrawn with each log.
+
+    >>> world = PaperWorld()
+    >>> round(world.value(world.target), 5)
+    9.72305
+    """
+
+    n_actions: int = 500
+    context_dim: int = 5
+    reward_std: float = 1.0
+    gamma: float = 0.0
+    epsilon: float = 0.2
+    action_dim: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        positive_int("n_actions", self.n_actions, least=2)
+        positive_int("context_dim", self.context_dim)
+        if not self.reward_std >= 0:
+            raise InputError(f"reward_std must be >= 0; got {self.reward_std!r}.")
+        if not np.isfinite(self.gamma):
+            raise InputError(f"gamma must be finite; got {self.gamma!r}.")
+
+    @cached_property
+    def action_features(self) -> Floats:
+        """(k, action_dim) action vectors."""
+        dim = self.n_actions if self.action_dim is None else positive_int("action_dim", self.action_dim)
+        table = np.random.default_rng(self.seed).random((self.n_actions, dim))
+        table[:, 0] = np.arange(1, self.n_actions + 1) / self.n_actions
+        return frozen(table)
+
+    def q(self, contexts: Floats) -> Floats:
+        """Expected rewards of all actions, (b, d) -> (b, k)."""
+        gap = contexts[:, :1] - np.arange(1, self.n_actions + 1) / self.n_actions
+        return 10 * np.exp(-(gap**2))
+
+    def _tilted(self, contexts: Floats) -> Floats:
+        return self.gamma * self.q(contexts)
+
+    @property
+    def logging(self) -> Policy:
+        """Softmax of gamma q."""
+        return Uniform(self.n_actions) if self.gamma == 0 else Softmax(self._tilted)
+
+    @property
+    def target(self) -> Policy:
+        """Epsilon-greedy on q."""
+        return EpsilonGreedy(self.q, self.epsilon)
+
+    def sample(self, n: int, seed: int) -> LoggedData:
+        """A log of n rows; block by block, so that no n x k array is made."""
+        positive_int("n", n, least=2)
+        rng = np.random.default_rng(np.random.SeedSequence([seed, 0xCAE1]))
+        contexts = rng.random((n, self.context_dim))
+        size = max(1, BATCH_BYTES // (8 * self.n_actions))
+        actions, mean = np.empty(n, dtype=np.intp), np.empty(n)
+        for start in range(0, n, size):
+            part = slice(start, min(start + size, n))
+            block = contexts[part]
+            p = probabilities(self.logging, self._batch(block))
+            actions[part] = draw_actions(p, rng) if self.gamma else rng.integers(0, self.n_actions, len(block))
+            mean[part] = 10 * np.exp(-((block[:, 0] - (actions[part] + 1) / self.n_actions) ** 2))
+        rewards = mean + self.reward_std * rng.standard_normal(n)
+        return LoggedData(
+            contexts, actions, rewards, logging=self.logging, n_actions=self.n_actions, action_features=self.action_features
+        )
+
+    def value(self, policy: Policy) -> float:
+        """The true value of a policy, by Gauss-Legendre quadrature over x_1.
+
+        Between the points where the greedy action changes the integrand is smooth, so the result is exact to rounding
+        for policies that depend on x_1 alone, as those of this world do. The other coordinates follow a Sobol
+        sequence: for policies that depend on them the result is a quasi-Monte Carlo value.
+        """
+        policy = as_policy(policy)
+        contexts, weights = self._nodes
+        size = max(1, BATCH_BYTES // (8 * self.n_actions))
+        total = 0.0
+        for start in range(0, len(contexts), size):
+            block = contexts[start : start + size]
+            reward = np.einsum("ij,ij->i", probabilities(policy, self._batch(block, start)), self.q(block))
+            total += float(weights[start : start + size] @ reward)
+        return total
+
+    @cached_property
+    def _nodes(self) -> tuple[Floats, Floats]:
+        from scipy.stats import qmc
+
+        k = self.n_actions
+        edges = np.concatenate([[0.0], (np.arange(1, k) + 0.5) / k, [1.0]])
+        per_cell = max(4, -(-2048 // k))
+        node, weight = np.polynomial.legendre.leggauss(per_cell)
+        half = np.diff(edges)[:, None] / 2
+        x_1 = (edges[:-1, None] + half * (1 + node)).ravel()
+        contexts = np.empty((len(x_1), self.context_dim))
+        contexts[:, 0] = x_1
+        if self.context_dim > 1:
+            sobol = qmc.Sobol(self.context_dim - 1, rng=np.random.default_rng(0))
+            contexts[:, 1:] = sobol.random_base2(int(np.ceil(np.log2(len(x_1)))))[: len(x_1)]
+        return contexts, (half * weight).ravel()
+
+    def _batch(self, contexts: Floats, start: int = 0) -> Batch:
+        n = len(contexts)
+        return Batch(
+            rows=slice(start, start + n), contexts=contexts, actions=np.zeros(n, dtype=np.intp), rewards=np.zeros(n),
+            propensities=None, n_actions=self.n_actions, action_features=self.action_features,
+        )  # fmt: skip
