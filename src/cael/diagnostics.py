@@ -58,7 +58,11 @@ class Diagnostics:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain types, ready for JSON."""
-        return {**asdict(self), "path": [asdict(candidate) for candidate in self.path], "warnings": list(self.warnings)}
+        return {
+            **asdict(self),
+            "path": [asdict(candidate) for candidate in self.path],
+            "warnings": list(self.warnings),
+        }
 
 
 @final
@@ -128,10 +132,13 @@ def words(found: Diagnostics, facts: WeightFacts, largest_share: float | None) -
             "the propensities may be wrong, or the target plays what the log does not hold."
         )
     if facts.tail is not None and facts.tail > HEAVY_TAIL:
-        said.append(f"The weights have a heavy tail (Pareto k = {facts.tail:.2f} > {HEAVY_TAIL}): the interval is too narrow.")
+        said.append(
+            f"The weights have a heavy tail (Pareto k = {facts.tail:.2f} > {HEAVY_TAIL}): the interval is too narrow."
+        )
     if facts.unsupported_mass is not None and facts.unsupported_mass > UNSUPPORTED:
         said.append(
-            f"{facts.unsupported_mass:.1%} of the target's probability lies on actions that the logging policy never plays."
+            f"{facts.unsupported_mass:.1%} of the target's probability lies on actions that the logging policy "
+            "never plays."
         )
     if found.cross_fitted is False:
         said.append("The outcome model was trained on the rows it predicts: the interval is too narrow.")

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 
 class CaelError(Exception):
@@ -40,7 +40,7 @@ class SupportError(CaelError, ValueError):
     """The log says nothing about what was asked."""
 
 
-def first_bad(bad: NDArray[np.bool_], values: ArrayLike, rows: ArrayLike | None = None) -> str:
+def first_bad(bad: ArrayLike, values: ArrayLike, rows: ArrayLike | None = None) -> str:
     """Where the trouble is: 'row 1841 has 0.0 (7 such rows: 1841, 1902, ...)'."""
     where = np.flatnonzero(bad)
     numbers = where if rows is None else np.asarray(rows)[where]

@@ -130,7 +130,8 @@ class Estimate:
         scale = len(sizes) / len(self.contributions)
         codes = np.unique(self.clusters, return_inverse=True)[1]
         low, high = (scale * bound * np.array([sizes.min(), sizes.max()]) for bound in bounds)
-        return scale * np.bincount(codes, weights=self.contributions), (float(low.min()), float(high.max()))
+        sums = (scale * np.bincount(codes, weights=self.contributions)).astype(np.float64)
+        return sums, (float(low.min()), float(high.max()))
 
     def __sub__(self, other: Estimate) -> Estimate:
         """The paired contrast: difference of the values, standard error from the row-wise differences."""

@@ -1,1 +1,352 @@
-Comparison=Evaluation=compare=evaluate=None
+"""evaluate and compare: the default panel of estimates for one policy, and paired contrasts for several."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cael import inference
+from cael.errors import CaelError, InputError, LogError, NeedsError, choose
+from cael.estimate import Estimate
+from cael.estimators import (
+    DM,
+    DR,
+    IPS,
+    MIPS,
+    SNDR,
+    SNIPS,
+    BaselineIPS,
+    DRos,
+    Estimator,
+    LoggedMean,
+    SubGaussianDR,
+    SubGaussianIPS,
+    SwitchDR,
+)
+from cael.inference import Interval
+from cael.log import LoggedData
+from cael.policy import Policy, as_policy
+from cael.problem import Problem
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+PLOT_WIDTH = 25
+
+
+def panel(which: str = "default") -> tuple[Estimator, ...]:
+    """The estimators that every evaluation shows side by side ("default"), or those and the rest ("all")."""
+    choose("panel", which, ("default", "all"))
+    default = (LoggedMean(), IPS(), SNIPS(), DM(), DR(), SNDR())
+    more = (BaselineIPS(), SubGaussianIPS(), SwitchDR(), DRos(), SubGaussianDR(), MIPS())
+    return default if which == "default" else (*default, *more)
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluation:
+    """The estimates of one policy's value, side by side.
+
+    estimates: in the order of the panel. skipped: (estimator, reason) for those of the panel that this log or policy
+    does not allow. log, policy: in words.
+    """
+
+    estimates: tuple[Estimate, ...]
+    skipped: tuple[tuple[str, str], ...]
+    log: str
+    policy: str
+    level: float = 0.95
+
+    def __iter__(self) -> Iterator[Estimate]:
+        return iter(self.estimates)
+
+    def __getitem__(self, name: str) -> Estimate:
+        for each in self.estimates:
+            if each.estimator == name:
+                return each
+        names = ", ".join(each.estimator for each in self.estimates)
+        why = dict(self.skipped).get(name)
+        raise KeyError(f"no estimate named {name!r}" + (f" ({why})" if why else f"; there are: {names}"))
+
+    def __repr__(self) -> str:
+        return f"Evaluation({'; '.join(repr(each) for each in self.estimates)})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain types, ready for JSON."""
+        return {
+            "log": self.log,
+            "policy": self.policy,
+            "estimates": [each.to_dict() for each in self.estimates],
+            "skipped": [{"estimator": name, "reason": reason} for name, reason in self.skipped],
+        }
+
+    def to_json(self, indent: int | None = 2) -> str:
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """What the printed forms show: name, value, stderr, interval, effective sample size, largest weight."""
+        return [
+            (
+                each.estimator,
+                f"{each.value:.5g}",
+                f"{each.stderr:.2g}",
+                f"[{(i := each.interval(self.level)).low:.5g}, {i.high:.5g}]",
+                _number(each.diagnostics.effective_sample_size, ",.0f"),
+                _number(each.diagnostics.max_weight, ".4g"),
+            )
+            for each in self.estimates
+        ]
+
+    def doubts(self) -> list[str]:
+        """Every warning once, with the estimators that it concerns."""
+        said: dict[str, list[str]] = {}
+        for each in self.estimates:
+            for warning in each.diagnostics.warnings:
+                said.setdefault(warning, []).append(each.estimator)
+        told = [f"{', '.join(names)}: {warning}" for warning, names in said.items()]
+        return [*told, *(f"{name} was not computed: {reason}" for name, reason in self.skipped)]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table
+        from rich.text import Text
+
+        wide = options.max_width >= 110
+        table = Table(box=SIMPLE_HEAD, title=f"{self.policy} on\n{self.log}", title_justify="left", padding=(0, 1))
+        for name in ("estimator", "value", "error", f"{self.level:.0%} interval", "", "eff. n", "max weight"):
+            numeric = name in ("value", "error", "eff. n", "max weight")
+            table.add_column(name, justify="right" if numeric else "left", no_wrap=True, overflow="ellipsis")
+        for row, drawn in zip(self.rows(), self._pictures(PLOT_WIDTH if wide else PLOT_WIDTH // 2), strict=True):
+            table.add_row(*row[:4], drawn, *row[4:])
+        if not wide:
+            del table.columns[-1]
+        yield table
+        for doubt in self.doubts():
+            yield Text(f"! {doubt}", style="yellow")
+
+    def _pictures(self, width: int) -> list[str]:
+        intervals = [each.interval(self.level) for each in self.estimates]
+        left, right = axis([(i.low, i.high) for i in intervals])
+        pairs = zip(self.estimates, intervals, strict=True)
+        return [picture(i.low, each.value, i.high, left, right, width) for each, i in pairs]
+
+    def _repr_html_(self) -> str:
+        head = ("estimator", "value", "std. error", f"{self.level:.0%} interval", "eff. n", "max weight")
+        notes = "".join(f"<li>{html.escape(doubt)}</li>" for doubt in self.doubts())
+        return (
+            f"<table><caption>{html.escape(self.policy)} on {html.escape(self.log)}</caption>"
+            f"{html_rows(head, self.rows())}</table><ul>{notes}</ul>"
+        )
+
+
+def _number(value: float | None, spec: str) -> str:
+    return "" if value is None else format(value, spec)
+
+
+def html_rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Rows of an HTML table."""
+    top = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody>"
+
+
+def axis(intervals: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """A common axis that shows the narrower half of the intervals whole; wider ones run off it."""
+    widths = [high - low for low, high in intervals]
+    limit = 4 * float(np.median(widths))
+    kept = [pair for pair, width in zip(intervals, widths, strict=True) if width <= limit] or list(intervals)
+    low, high = min(pair[0] for pair in kept), max(pair[1] for pair in kept)
+    return (low, high) if high > low else (low - 1, high + 1)
+
+
+def picture(low: float, value: float, high: float, left: float, right: float, width: int) -> str:
+    """An interval as text on the axis [left, right]: ├───●───┤, with arrows where it runs off."""
+
+    def place(x: float) -> int:
+        return round((x - left) / (right - left) * (width - 1))
+
+    cells = [" "] * width
+    for at in range(max(0, place(low)), min(width - 1, place(high)) + 1):
+        cells[at] = "─"
+    for x, mark in ((low, "├"), (high, "┤"), (value, "●")):
+        if 0 <= place(x) < width:
+            cells[place(x)] = mark
+    if place(low) < 0:
+        cells[0] = "◀"
+    if place(high) >= width:
+        cells[-1] = "▶"
+    return "".join(cells)
+
+
+def evaluate(
+    log: LoggedData,
+    policy: Policy | ArrayLike,
+    estimators: Sequence[Estimator] | None = None,
+    *,
+    level: float = 0.95,
+) -> Evaluation:
+    """What the policy would have earned per row of the log, by several estimators side by side.
+
+    LoggedMean, IPS, SNIPS, DM, DR and SNDR are always computed; `estimators` are added to them (one of the same name
+    takes the place of the default). Those of the default panel that the log or the policy does not allow are listed
+    as skipped, with the reason; an estimator that was asked for and cannot be computed is an error.
+    """
+    refuse_constant_rewards(log)
+    inference.check_level(level)
+    problem = Problem(log, policy)
+    asked = {each.name: each for each in (estimators or ())}
+    for name, each in asked.items():
+        if not isinstance(each, Estimator):
+            raise InputError(f"estimators must be cael estimators; got {type(each).__name__}.")
+        problem.require(name, each.needs)
+    estimates, skipped = [], []
+    for each in {**{default.name: default for default in panel()}, **asked}.values():
+        missing = problem.missing(each.needs)
+        if missing:
+            skipped.append((each.name, f"it needs {'; and '.join(missing)}."))
+            continue
+        try:
+            estimates.append(each.solve(problem))
+        except CaelError as error:
+            if each.name in asked:
+                raise
+            skipped.append((each.name, str(error)))
+    if not any(each.estimator != "LoggedMean" for each in estimates):
+        raise NeedsError("nothing can be said about this policy: " + " ".join(f"{n}: {why}" for n, why in skipped))
+    return Evaluation(tuple(estimates), tuple(skipped), repr(log), repr(problem.policy), level)
+
+
+def refuse_constant_rewards(log: LoggedData) -> None:
+    """A log in which every reward is the same says nothing about the difference between policies."""
+    first = log.rewards[0]
+    if (log.rewards == first).all():
+        raise LogError(
+            f"every one of the {len(log)} rewards is {first:g}: this log cannot tell one policy from another. Check "
+            "that the reward column is the right one, or collect more rows. (A single estimator can still be run by "
+            "its own estimate(log, policy).)"
+        )
+
+
+@final
+@dataclass(frozen=True)
+class Compared:
+    """One policy of a comparison: its value, and its lift over the logging policy with a simultaneous interval."""
+
+    name: str
+    estimate: Estimate
+    lift: Estimate
+    interval: Interval
+
+    @property
+    def verdict(self) -> str:
+        """Whether the interval of the lift lies above 0, below 0, or holds it."""
+        return "better" if self.interval.low > 0 else "worse" if self.interval.high < 0 else "no difference shown"
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison:
+    """Several policies against the logging policy, best first; the intervals hold all together at `level`."""
+
+    rows: tuple[Compared, ...]
+    baseline: Estimate
+    level: float
+    factor: float
+
+    def __iter__(self) -> Iterator[Compared]:
+        return iter(self.rows)
+
+    def __getitem__(self, name: str) -> Compared:
+        for row in self.rows:
+            if row.name == name:
+                return row
+        raise KeyError(f"no policy named {name!r}; there are: {', '.join(row.name for row in self.rows)}")
+
+    def __repr__(self) -> str:
+        told = "; ".join(f"{row.name}: {row.lift.value:+.5g} {row.interval} {row.verdict}" for row in self.rows)
+        return f"Comparison(baseline {self.baseline.value:.5g}; {told})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain types, ready for JSON."""
+        return {
+            "baseline": self.baseline.to_dict(),
+            "level": self.level,
+            "simultaneous_factor": self.factor,
+            "policies": [
+                {
+                    "name": row.name,
+                    "estimate": row.estimate.to_dict(),
+                    "lift": row.lift.value,
+                    "lift_stderr": row.lift.stderr,
+                    "interval": {"low": row.interval.low, "high": row.interval.high},
+                    "verdict": row.verdict,
+                }
+                for row in self.rows
+            ],
+        }
+
+    def table(self) -> list[tuple[str, ...]]:
+        """What the printed forms show: name, value, lift, interval of the lift, verdict."""
+        return [
+            (
+                row.name,
+                f"{row.estimate.value:.5g}",
+                f"{row.lift.value:+.5g}",
+                f"[{row.interval.low:+.5g}, {row.interval.high:+.5g}]",
+                row.verdict,
+            )
+            for row in self.rows
+        ]
+
+    def __rich__(self) -> Any:
+        from rich.table import Table
+
+        title = f"logging policy: {self.baseline.value:.5g} ± {self.baseline.stderr:.2g}"
+        table = Table(title=title, caption=f"intervals of the lift hold together at {self.level:.0%}")
+        for name in ("policy", "value", "lift", "interval of the lift", ""):
+            table.add_column(name, no_wrap=True)
+        colours = {"better": "green", "worse": "red"}
+        for row, shown in zip(self.rows, self.table(), strict=True):
+            table.add_row(*shown, style=colours.get(row.verdict))
+        return table
+
+    def _repr_html_(self) -> str:
+        head = ("policy", "value", "lift", f"interval, simultaneous {self.level:.0%}", "")
+        return f"<table>{html_rows(head, self.table())}</table>"
+
+
+def compare(
+    log: LoggedData,
+    policies: Mapping[str, Policy | ArrayLike] | Sequence[Policy],
+    estimator: Estimator | None = None,
+    *,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Comparison:
+    """Which of these policies beats the logging policy, and by how much?
+
+    Each policy's estimate (by `estimator`, SNDR if None) is contrasted, row by row, with the mean logged reward, which
+    is the value of the logging policy; a max-t multiplier bootstrap makes the intervals hold for all policies at once.
+    """
+    refuse_constant_rewards(log)
+    named = policies if isinstance(policies, Mapping) else {f"{i}: {as_policy(p)!r}": p for i, p in enumerate(policies)}
+    if not named:
+        raise InputError("compare needs at least one policy.")
+    chosen = SNDR() if estimator is None else estimator
+    baseline = LoggedMean().estimate(log, as_policy(next(iter(named.values()))))
+    estimates = {name: chosen.estimate(log, policy) for name, policy in named.items()}
+    lifts = {name: each - baseline for name, each in estimates.items()}
+    factor = inference.max_t(np.stack([lift.units for lift in lifts.values()], axis=1), level, seed=seed)
+    rows = [Compared(name, estimates[name], lift, _within(lift, factor, level)) for name, lift in lifts.items()]
+    return Comparison(tuple(sorted(rows, key=lambda row: -row.estimate.value)), baseline, level, factor)
+
+
+def _within(lift: Estimate, factor: float, level: float) -> Interval:
+    half = factor * lift.stderr
+    return Interval(lift.value - half, lift.value + half, level, "simultaneous")

@@ -202,29 +202,22 @@ def _checked_bounds(z: Floats, bounds: tuple[float, float]) -> tuple[float, floa
     return low, high
 
 
-def simultaneous(
-    columns: Floats, level: float, *, resamples: int = 4000, seed: int = 0
-) -> tuple[float, tuple[Interval, ...]]:
-    """Max-t intervals for the means of the columns of (units, p): they all cover together at the stated level.
+def max_t(columns: Floats, level: float, *, resamples: int = 4000, seed: int = 0) -> float:
+    """The factor f for which mean_j +- f stderr_j covers the means of all columns of (units, p) together at `level`.
 
-    Gaussian multipliers on the centred units give the distribution of the largest |t|; its quantile is returned with
-    the intervals.
+    Gaussian multipliers on the centred units give the distribution of the largest |t| (Chernozhukov et al. 2013).
     """
     check_level(level)
     positive_int("resamples", resamples)
-    m = len(columns)
-    value = columns.mean(axis=0)
-    spread = columns.std(axis=0, ddof=1) / math.sqrt(m)
-    scaled = np.divide(columns - value, spread * m, out=np.zeros_like(columns), where=spread > 0)
+    grouped = np.stack([bucketed(column, seed) for column in columns.T], axis=1)
+    m = len(grouped)
+    centred = grouped - grouped.mean(axis=0)
+    length = np.sqrt((centred**2).sum(axis=0))
+    scaled = np.divide(centred, length, out=np.zeros_like(centred), where=length > 0)
     rng = np.random.default_rng(seed)
-    largest = np.concatenate(
-        [np.abs(rng.standard_normal((min(500, resamples - s), m)) @ scaled).max(axis=1) for s in range(0, resamples, 500)]
-    )
-    factor = float(np.quantile(largest, level, method="higher"))
-    return factor, tuple(
-        Interval(float(v - factor * s), float(v + factor * s), level, "simultaneous")
-        for v, s in zip(value, spread, strict=True)
-    )
+    sizes = [min(500, resamples - start) for start in range(0, resamples, 500)]
+    largest = np.concatenate([np.abs(rng.standard_normal((size, m)) @ scaled).max(axis=1) for size in sizes])
+    return float(np.quantile(largest, level, method="higher"))
 
 
 def interval(

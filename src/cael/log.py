@@ -149,14 +149,27 @@ class LoggedData:
             for name in ("propensities", "logging", "action_features", "clusters", "timestamps")
             if getattr(self, name) is not None
         ]
-        parts = [f"n={len(self)}", f"n_actions={self.n_actions}", f"context_dim={self.contexts.shape[1]}", *known]
+        parts = [
+            f"n={len(self)}",
+            f"n_actions={self.n_actions}",
+            f"context_dim={self.contexts.shape[1]}",
+            *known,
+        ]
         return f"LoggedData({', '.join(parts)})"
 
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of everything in the log; two logs with the same one hold the same rows in the same order."""
         digest = hashlib.sha256(repr((self, self.logging)).encode())
-        for name in ("contexts", "actions", "rewards", "propensities", "action_features", "clusters", "timestamps"):
+        for name in (
+            "contexts",
+            "actions",
+            "rewards",
+            "propensities",
+            "action_features",
+            "clusters",
+            "timestamps",
+        ):
             array = getattr(self, name)
             if array is not None:
                 digest.update(f"{name}{array.shape}{array.dtype}".encode())
@@ -171,9 +184,7 @@ class LoggedData:
             raise LogError("the logging policy is not known: pass logging= to LoggedData.")
         if self.logging.least is not None and self.logging.least > 0:
             return True
-        return all(
-            bool(probabilities(self.logging, batch).min() > 0) for batch in self.batches(width=self.n_actions)
-        )
+        return all(bool(probabilities(self.logging, batch).min() > 0) for batch in self.batches(width=self.n_actions))
 
     def batches(self, width: int = 1, *, bytes_each: int = BATCH_BYTES) -> Iterator[Batch]:
         """The log in order, in runs of rows such that (rows x width) float64 fit into `bytes_each`."""
@@ -257,7 +268,9 @@ def _matrix(name: str, values: ArrayLike, n: int | None) -> Floats:
     if bad.any():
         row, column = np.argwhere(bad)[0]
         many = int(bad.any(axis=1).sum())
-        raise LogError(f"{name} must be finite; row {row}, column {column} has {array[row, column]} ({many} such rows).")
+        raise LogError(
+            f"{name} must be finite; row {row}, column {column} has {array[row, column]} ({many} such rows)."
+        )
     return array
 
 

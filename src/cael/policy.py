@@ -447,7 +447,7 @@ def _settle_rest(a: Array, p: Floats, k: int, rest: str) -> tuple[Floats, Floats
     bad = total > 1 + SUM_ATOL
     if bad.any():
         raise PolicyError(f"TopK: the listed probabilities sum to more than 1; {first_bad(bad, total)}.")
-    left = np.clip(1 - total, 0.0, None)
+    left: Floats = np.clip(1 - total, 0.0, None)
     short = left > SUM_ATOL
     if rest == "error" and short.any():
         raise PolicyError(

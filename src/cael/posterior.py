@@ -40,8 +40,9 @@ class SoftmaxPosterior:
 def fit_softmax(log: LoggedData, features: Floats, *, C: float, offset: bool, max_iter: int) -> SoftmaxPosterior:
     """The L2-penalised maximum-likelihood fit of the logged actions on features (n, p).
 
-    Minimises (1/n) sum_i -log P(a_i | features_i) + |weights|^2 / (2 C n). Without an offset the classes are the actions
-    that occur, as in scikit-learn; with one they are all actions, and those that never occur follow the logging policy.
+    Minimises (1/n) sum_i -log P(a_i | features_i) + |weights|^2 / (2 C n). Without an offset the classes are the
+    actions that occur, as in scikit-learn; with one they are all actions, and those that never occur follow the
+    logging policy.
     """
     from scipy.optimize import minimize
 

@@ -69,17 +69,19 @@ def tail_index(w: Floats) -> float:
 
     A generalised Pareto distribution is fitted (Zhang and Stephens 2009, with the weak prior towards 0.5 of
     Vehtari et al. 2024) to the min(n/5, 3 sqrt(n)) largest weights. NaN where there is no tail to fit: fewer than
-    5 exceedances, or largest weights that are all equal (bounded weights, as of an epsilon-greedy target).
+    5 exceedances, or weights that pile up under a ceiling, as those of an epsilon-greedy target do: the fifth largest
+    is within 5% of the largest (under a tail with k = 0.5 that happens once in ten thousand samples).
     """
     n = len(w)
     size = int(min(0.2 * n, 3 * math.sqrt(n)))
     if size < 5:
         return math.nan
-    top = np.partition(w, n - size - 1)[n - size - 1 :]
-    threshold = top.min()
-    excess = np.sort(top - threshold)[1:]
+    top = np.sort(np.partition(w, n - size - 1)[n - size - 1 :])
+    if top[-5] >= 0.95 * top[-1]:
+        return math.nan
+    excess = top[1:] - top[0]
     excess = excess[excess > 0]
-    if len(excess) < 5 or excess[-1] - excess[0] <= 1e-12 * excess[-1]:
+    if len(excess) < 5:
         return math.nan
     k = pareto_shape(excess)
     return (k * len(excess) + 0.5 * 10) / (len(excess) + 10)

@@ -66,7 +66,7 @@ def mean_of(
 def mean_plus_ratio(
     name: str, problem: Problem, start: Floats | float, w: Floats, residual: Floats, diagnostics: Diagnostics
 ) -> Estimate:
-    """V = mean(start) + mean(w residual) / mean(w), with contributions start + T + w (residual - T) / mean(w), T the ratio.
+    """V = mean(start) + T, T = mean(w residual) / mean(w), with contributions start + T + w (residual - T) / mean(w).
 
     Centred, they are the influence function of V: the uncertainty of the denominator is in it.
     """

@@ -22,7 +22,9 @@ from cael.problem import Problem
 DR_NEEDS = ("propensities", "probabilities")
 
 
-def corrected(estimator: DR | SwitchDR | DRos | SubGaussianDR, problem: Problem, w: Floats, bound: float | None) -> Estimate:
+def corrected(
+    estimator: DR | SwitchDR | DRos | SubGaussianDR, problem: Problem, w: Floats, bound: float | None
+) -> Estimate:
     """mean(q_target + w (r - q_logged)) for weights w (n,) of at most `bound`."""
     terms = problem.outcome(estimator.outcome, estimator.folds, estimator.seed)
     z = terms.q_target + w * (problem.log.rewards - terms.q_logged)
@@ -57,7 +59,7 @@ class DR(Estimator):
 
     def solve(self, problem: Problem) -> Estimate:
         if isinstance(self.clip, SLOPE):
-            return self.clip.choose(problem, lambda clip: replace(self, clip=clip))
+            return self.clip.choose(self.name, problem, lambda clip: replace(self, clip=clip))
         w = problem.weights if self.clip is None else W.clip(problem.weights, self.clip)
         return corrected(self, problem, w, lowest_bound(problem, self.clip))
 
@@ -88,7 +90,7 @@ class SNDR(Estimator):
 
     def solve(self, problem: Problem) -> Estimate:
         if isinstance(self.clip, SLOPE):
-            return self.clip.choose(problem, lambda clip: replace(self, clip=clip))
+            return self.clip.choose(self.name, problem, lambda clip: replace(self, clip=clip))
         w = problem.weights if self.clip is None else W.clip(problem.weights, self.clip)
         terms = problem.outcome(self.outcome, self.folds, self.seed)
         residual = problem.log.rewards - terms.q_logged
@@ -103,7 +105,8 @@ class SwitchDR(Estimator):
 
     V as of `DR` with w' = w 1{w <= tau}. tau = 0 is DM, tau = inf is DR.
 
-    tau: the threshold, or SLOPE([...]) (the default, on a grid spanned by the weights). outcome, folds, seed: as of `DM`.
+    tau: the threshold, or SLOPE([...]) (the default, on a grid spanned by the weights). outcome, folds, seed: as of
+    `DM`.
 
     >>> import cael
     >>> log = cael.LoggedData(None, [0, 1], [1.0, 3.0], [0.5, 0.5])
@@ -122,7 +125,7 @@ class SwitchDR(Estimator):
 
     def solve(self, problem: Problem) -> Estimate:
         if isinstance(self.tau, SLOPE):
-            return self.tau.choose(problem, lambda tau: replace(self, tau=tau))
+            return self.tau.choose(self.name, problem, lambda tau: replace(self, tau=tau))
         return corrected(self, problem, W.switch(problem.weights, self.tau), lowest_bound(problem, self.tau))
 
 
@@ -153,7 +156,9 @@ class DRos(Estimator):
 
     def solve(self, problem: Problem) -> Estimate:
         if isinstance(self.lambda_, SLOPE):
-            return self.lambda_.choose(problem, lambda value: replace(self, lambda_=value), setting.SQUARED_WEIGHT)
+            return self.lambda_.choose(
+                self.name, problem, lambda value: replace(self, lambda_=value), setting.SQUARED_WEIGHT
+            )
         # lambda w / (w^2 + lambda) is largest, sqrt(lambda) / 2, at w = sqrt(lambda).
         bound = lowest_bound(problem, self.lambda_**0.5 / 2)
         return corrected(self, problem, W.shrink(problem.weights, self.lambda_), bound)
@@ -164,7 +169,9 @@ class DRos(Estimator):
 class SubGaussianDR(Estimator):
     """Doubly robust with sub-Gaussian weights (Metelli, Russo and Restelli 2021).
 
-    V as of `DR` with w' = w / (1 - lambda + lambda w). lambda_: as of `SubGaussianIPS`; outcome, folds, seed: as of `DM`.
+    V as of `DR` with w' = w / (1 - lambda + lambda w).
+
+    lambda_: as of `SubGaussianIPS`. outcome, folds, seed: as of `DM`.
 
     >>> import cael
     >>> log = cael.LoggedData(None, [0, 1], [1.0, 3.0], [0.5, 0.5])
@@ -183,7 +190,7 @@ class SubGaussianDR(Estimator):
 
     def solve(self, problem: Problem) -> Estimate:
         if isinstance(self.lambda_, SLOPE):
-            return self.lambda_.choose(problem, lambda value: replace(self, lambda_=value), setting.SHARE)
+            return self.lambda_.choose(self.name, problem, lambda value: replace(self, lambda_=value), setting.SHARE)
         lambda_ = W.subgaussian_lambda(problem.weights) if self.lambda_ is None else self.lambda_
         bound = lowest_bound(problem, 1 / lambda_ if self.lambda_ else None)
         return corrected(self, problem, W.subgaussian(problem.weights, lambda_), bound)

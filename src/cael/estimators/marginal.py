@@ -28,8 +28,9 @@ NOT_CONVERGED = "The posterior's solver stopped before it converged: raise max_i
 class MIPS(Estimator):
     """Marginalised IPS (Saito and Joachims 2022), for embeddings of actions that are given.
 
-    V = (1/n) sum_i rho_i r_i, rho = p(e|x, pi) / p(e|x, mu) = sum_a mu(a|x, e) pi(a|x) / mu(a|x). Unbiased if the action
-    has no effect on the reward beyond x and e, and the target plays only embeddings that the logging policy plays.
+    V = (1/n) sum_i rho_i r_i, rho = p(e|x, pi) / p(e|x, mu) = sum_a mu(a|x, e) pi(a|x) / mu(a|x). Unbiased if the
+    action has no effect on the reward beyond x and e, and the target plays only embeddings that the logging policy
+    plays.
 
     embeddings: (k, m), one per action; by default the log's action_features. Whole numbers are categories, other
         numbers are continuous.
@@ -72,7 +73,9 @@ class MIPS(Estimator):
         if self.density is not None:
             object.__setattr__(self, "density", _as_density(self.density))
         if self.posterior == "exact" and (self.row_embeddings is None) != (self.density is None):
-            raise InputError("the exact weight of row_embeddings needs density, p(e|a), and density needs row_embeddings.")
+            raise InputError(
+                "the exact weight of row_embeddings needs density, p(e|a), and density needs row_embeddings."
+            )
 
     @property
     def name(self) -> str:
@@ -122,7 +125,7 @@ class MIPS(Estimator):
         log = problem.log
         if self.density is None:
             table = np.unique(self._per_action(log), axis=0, return_inverse=True)[1].reshape(-1)
-            likelihood = _SameGroup(table)
+            likelihood: _SameGroup | _Products = _SameGroup(table)
         else:
             likelihood = _Products(self.density, self._per_row(log), log.n_actions)
         parts, at = [], 0
@@ -193,7 +196,9 @@ def _as_density(given: Any) -> tuple[Floats, ...]:
     for number, column in enumerate(columns):
         p = np.asarray(column, dtype=np.float64)
         if p.ndim != 2 or not (p >= 0).all() or not np.allclose(p.sum(axis=1), 1, atol=1e-6):
-            raise InputError(f"density[{number}] must have shape (k, categories) with rows that sum to 1; got {p.shape}.")
+            raise InputError(
+                f"density[{number}] must have shape (k, categories) with rows that sum to 1; got {p.shape}."
+            )
         density.append(frozen(p))
     return tuple(density)
 
@@ -237,7 +242,8 @@ class _Products:
         for j, p in enumerate(self.density):
             if len(p) != self.n_actions or self.rows[:, j].min() < 0 or self.rows[:, j].max() >= p.shape[1]:
                 raise InputError(
-                    f"density[{j}] has shape {p.shape}; it needs {self.n_actions} actions and every category of column {j}."
+                    f"density[{j}] has shape {p.shape}; it needs {self.n_actions} actions and every category of "
+                    f"column {j}."
                 )
 
     def __call__(self, batch: Batch, at: int) -> Floats:

@@ -70,14 +70,14 @@ class SLOPE(Estimator):
     def solve(self, problem: Problem) -> Estimate:
         if len(self.candidates) < 2 or not all(isinstance(each, Estimator) for each in self.candidates):
             raise InputError(f"SLOPE as an estimator needs at least two candidate estimators; got {self.candidates!r}.")
-        return select([each.solve(problem) for each in self.candidates], self.delta)
+        return select(self.name, [each.solve(problem) for each in self.candidates], self.delta)
 
     def choose(
-        self, problem: Problem, make: Callable[[float], Estimator], kind: setting = setting.WEIGHT
+        self, name: str, problem: Problem, make: Callable[[float], Estimator], kind: setting = setting.WEIGHT
     ) -> Estimate:
         """Choose among make(c) for the candidate numbers c, or for a default grid of that kind of number."""
         values = self.candidates or default_grid(problem.weights, kind)
-        return select([make(value).solve(problem) for value in values], self.delta)
+        return select(name, [make(value).solve(problem) for value in values], self.delta)
 
 
 def default_grid(w: Floats, kind: setting) -> tuple[float, ...]:
@@ -89,8 +89,8 @@ def default_grid(w: Floats, kind: setting) -> tuple[float, ...]:
     return (*(float(x) for x in (grid if kind is setting.WEIGHT else grid**2)), math.inf)
 
 
-def select(estimates: Sequence[Estimate], delta: float) -> Estimate:
-    """The estimate that SLOPE++ takes, with the whole path on its diagnostics."""
+def select(name: str, estimates: Sequence[Estimate], delta: float) -> Estimate:
+    """The estimate that SLOPE++ takes, under the name of the one who asked, with the whole path on its diagnostics."""
     from scipy.special import stdtrit
 
     values = np.array([each.value for each in estimates])
@@ -109,12 +109,7 @@ def select(estimates: Sequence[Estimate], delta: float) -> Estimate:
         for i in order
     )
     winner = estimates[chosen]
-    return replace_diagnostics(winner, path)
-
-
-def replace_diagnostics(winner: Estimate, path: tuple[Candidate, ...]) -> Estimate:
-    note = (f"SLOPE chose {winner.estimator} out of {len(path)} candidates; the interval does not account for the choice.",)
-    found = with_warnings(replace(winner.diagnostics, path=path), note)
-    return replace(winner, estimator=f"SLOPE: {winner.estimator}", diagnostics=found, score_range=None)
-
-
+    note = f"SLOPE chose {winner.estimator} out of {len(path)}; the interval does not account for the choice."
+    found = with_warnings(replace(winner.diagnostics, path=path), (note,))
+    # A range that held for a candidate chosen by looking at the data guarantees nothing.
+    return replace(winner, estimator=name, diagnostics=found, score_range=None)

@@ -64,7 +64,7 @@ class IPS(Estimator):
 
     def solve(self, problem: Problem) -> Estimate:
         if isinstance(self.clip, SLOPE):
-            return self.clip.choose(problem, lambda clip: replace(self, clip=clip))
+            return self.clip.choose(self.name, problem, lambda clip: replace(self, clip=clip))
         w = problem.weights if self.clip is None else W.clip(problem.weights, self.clip)
         bound = ScoreRange("weighted", lowest_bound(problem, self.clip))
         return mean_of(self.name, problem, w * problem.log.rewards, weight_diagnostics(problem, w), bound)
@@ -95,7 +95,7 @@ class SNIPS(Estimator):
 
     def solve(self, problem: Problem) -> Estimate:
         if isinstance(self.clip, SLOPE):
-            return self.clip.choose(problem, lambda clip: replace(self, clip=clip))
+            return self.clip.choose(self.name, problem, lambda clip: replace(self, clip=clip))
         w = problem.weights if self.clip is None else W.clip(problem.weights, self.clip)
         return mean_plus_ratio(self.name, problem, 0.0, w, problem.log.rewards, weight_diagnostics(problem, w))
 
@@ -151,7 +151,7 @@ class SubGaussianIPS(Estimator):
 
     def solve(self, problem: Problem) -> Estimate:
         if isinstance(self.lambda_, SLOPE):
-            return self.lambda_.choose(problem, lambda value: replace(self, lambda_=value), setting.SHARE)
+            return self.lambda_.choose(self.name, problem, lambda value: replace(self, lambda_=value), setting.SHARE)
         raw = problem.weights
         lambda_ = W.subgaussian_lambda(raw) if self.lambda_ is None else self.lambda_
         w = W.subgaussian(raw, lambda_)

@@ -105,7 +105,7 @@ class FixedOutcome(OutcomeModel, FittedOutcome):
 @final
 @dataclass(frozen=True)
 class OutcomeTerms:
-    """q_logged: (n,) q(x_i, a_i). q_target: (n,) sum_a pi(a|x_i) q(x_i, a). cross_fitted: None if nothing was trained."""
+    """q_logged: (n,) q(x_i, a_i). q_target: (n,) sum_a pi(a|x_i) q(x_i, a). cross_fitted: None: nothing trained."""
 
     q_logged: Floats
     q_target: Floats

@@ -80,8 +80,9 @@ class AdditiveOutcome(FittedOutcome):
 @final
 @dataclass(frozen=True)
 class Sums:
-    """Sufficient statistics of (x, a, r), mergeable: counts (k,), x_by_action (k, d), r_by_action (k,), xx (d, d), xr (d,).
+    """Sufficient statistics of (x, a, r), mergeable.
 
+    counts: (k,). x_by_action: (k, d). r_by_action: (k,). xx: (d, d). xr: (d,).
     x and r are shifted by constants (the first batch's means), which keeps the digits when their means are large.
     """
 

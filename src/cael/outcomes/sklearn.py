@@ -200,7 +200,8 @@ class PairOutcome(FittedOutcome):
 
     def value(self, batch: Batch, p: Floats) -> Floats:
         row, action = np.nonzero(p)
-        return np.bincount(row, weights=p[row, action] * self._pairs(batch, row, action), minlength=len(batch))
+        weighted = p[row, action] * self._pairs(batch, row, action)
+        return np.bincount(row, weights=weighted, minlength=len(batch)).astype(np.float64)
 
 
 def _expected(model: Any, x: Floats) -> Floats:
@@ -216,7 +217,9 @@ def _train(model: Any, inputs: PairInputs, log: LoggedData) -> Any:
     classifier = hasattr(model, "predict_proba")
     reward: Array = _binary(log, type(model).__name__) if classifier else log.rewards
     if classifier and reward.min() == reward.max():
-        raise LogError(f"{type(model).__name__}: all rewards of a training fold are {reward[0]:g}; use Ridge or fewer folds.")
+        raise LogError(
+            f"{type(model).__name__}: all rewards of a training fold are {reward[0]:g}; use Ridge or fewer folds."
+        )
     return model.fit(x, reward)
 
 

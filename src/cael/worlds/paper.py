@@ -86,7 +86,12 @@ class PaperWorld:
             mean[part] = 10 * np.exp(-((block[:, 0] - (actions[part] + 1) / self.n_actions) ** 2))
         rewards = mean + self.reward_std * rng.standard_normal(n)
         return LoggedData(
-            contexts, actions, rewards, logging=self.logging, n_actions=self.n_actions, action_features=self.action_features
+            contexts,
+            actions,
+            rewards,
+            logging=self.logging,
+            n_actions=self.n_actions,
+            action_features=self.action_features,
         )
 
     def value(self, policy: Policy) -> float:

@@ -1,0 +1,43 @@
+# The verbs of the project. `make demo` and `make test` work on a bare clone with Python 3.11+ and pip.
+PYTHON ?= python3
+BIN := .venv/bin
+RUN := .venv/.installed
+DEV := .venv/.installed-dev
+
+.PHONY: demo test check slow bench docs clean
+
+demo: $(RUN)
+	$(BIN)/cael demo
+
+test: $(DEV)
+	$(BIN)/python -m pytest
+
+check: $(DEV)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+slow: $(DEV)
+	$(BIN)/python -m pytest -m slow
+
+bench: $(DEV)
+	$(BIN)/python benchmarks/against_obp.py
+
+docs: $(DEV)
+	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
+clean:
+	rm -rf .venv docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+$(RUN): pyproject.toml constraints.txt | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(DEV): pyproject.toml constraints.txt requirements-dev.txt | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $(RUN) $@

@@ -1,0 +1,98 @@
+"""Sphinx settings. The site builds offline and its pages load nothing from elsewhere."""
+
+from __future__ import annotations
+
+import re
+
+import cael
+
+project = "cael"
+author = "The cael authors"
+copyright = author
+version = release = cael.__version__
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",
+]
+exclude_patterns = ["_build", "jupyter_execute", "Thumbs.db", ".DS_Store"]
+default_role = "py:obj"
+
+html_theme = "furo"
+html_title = f"cael {release}"
+html_static_path = ["_static"]
+html_css_files = ["tables.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_theme_options = {"sidebar_hide_name": False}
+
+# MathJax comes from the extension's own files; the default would be a content delivery network.
+mathjax_path = "mathjax/tex-chtml.js"
+
+myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist"]
+myst_heading_anchors = 3
+myst_update_mathjax = False
+
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_in_temp = True
+nb_execution_timeout = 120
+nb_execution_show_tb = True
+nb_output_stderr = "warn"
+nb_ipywidgets_js: dict[str, dict[str, str]] = {}
+nb_merge_streams = True
+nb_render_image_options = {"align": "left"}
+nb_mime_priority_overrides = [("html", "image/svg+xml", 1)]
+
+autosummary_generate = False
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_class_signature = "mixed"
+autodoc_type_aliases = {"ArrayLike": "ArrayLike", "Floats": "Floats", "Ints": "Ints", "Array": "Array"}
+python_use_unqualified_type_names = True
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+
+FIELD = re.compile(r"^(?P<names>[A-Za-z_]\w*(?:, [A-Za-z_]\w*)*): ")
+
+
+def as_restructured_text(app, what, name, obj, options, lines: list[str]) -> None:
+    """Docstrings are plain text: escape what reStructuredText would take for markup, one paragraph per setting."""
+    told: list[str] = []
+    in_doctest = in_fields = False
+    for line in lines:
+        if line.startswith(">>>"):
+            in_doctest = True
+        elif not line.strip():
+            in_doctest = in_fields = False
+        if in_doctest:
+            told.append(line)
+            continue
+        found = FIELD.match(line)
+        if found and (in_fields or not told or not told[-1].strip()):
+            if in_fields:
+                told.append("")
+            in_fields = True
+            names = ", ".join(f"**{escaped(each)}**" for each in found["names"].split(", "))
+            told.append(f"{names}: {escaped(line[found.end() :])}")
+        else:
+            told.append(escaped(line.strip() if in_fields else line))
+    lines[:] = told
+
+
+def escaped(text: str) -> str:
+    """Without bars, stars and trailing underscores that mean something; names in backquotes stay."""
+    parts = re.split(r"(`[^`]*`)", text)
+    for at in range(0, len(parts), 2):
+        parts[at] = re.sub(r"(?<!\\)([|*])", r"\\\1", parts[at])
+        parts[at] = re.sub(r"(\w)_(?!\w)", r"\1\\_", parts[at])
+    return "".join(parts)
+
+
+def setup(app) -> None:
+    app.connect("autodoc-process-docstring", as_restructured_text, priority=400)

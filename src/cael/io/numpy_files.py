@@ -1,0 +1,69 @@
+"""A log as one .npz file: named arrays, no pickles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cael._types import Array
+from cael.errors import InputError, LogError, PolicyError
+from cael.log import LoggedData
+from cael.policy import LoggedOnly, Policy, Tabular, probabilities
+
+REQUIRED = ("actions", "rewards")
+OPTIONAL = ("contexts", "propensities", "logging", "action_features", "clusters", "timestamps")
+
+
+def save_log(path: Path | str, log: LoggedData, *, target: Policy | None = None) -> None:
+    """Write a log, and a target policy's (n, k) probabilities under the name "target", to an .npz file."""
+    path = Path(path)
+    if path.suffix != ".npz":
+        raise InputError(f"a log is written to a file that ends in .npz; got {path.name!r}.")
+    arrays = {name: getattr(log, name) for name in (*REQUIRED, *OPTIONAL) if name != "logging"}
+    for name, policy in (("logging", log.logging), ("target", target)):
+        arrays[name] = None if policy is None else _table(policy, log)
+    np.savez_compressed(path, **{name: array for name, array in arrays.items() if array is not None})
+
+
+def _table(policy: Policy, log: LoggedData) -> Array:
+    return np.concatenate([probabilities(policy, batch) for batch in log.batches(width=log.n_actions)])
+
+
+def load_log(path: Path | str) -> LoggedData:
+    """Read a log from an .npz file with arrays `actions`, `rewards`, and any of the optional ones."""
+    arrays = _arrays(Path(path))
+    missing = [name for name in REQUIRED if name not in arrays]
+    if missing:
+        raise LogError(f"{path}: missing {', '.join(missing)}; it has {', '.join(arrays) or 'nothing'}.")
+    given: dict[str, Any] = {name: arrays[name] for name in OPTIONAL if name in arrays}
+    logging = given.pop("logging", None)
+    return LoggedData(
+        given.pop("contexts", None), arrays["actions"], arrays["rewards"], given.pop("propensities", None),
+        logging=None if logging is None else Tabular(logging, copy=False), **given,
+    )  # fmt: skip
+
+
+def load_policy(name: str, log_path: Path | str) -> Policy:
+    """A policy from an .npy file, or from the array of that name in the log's file."""
+    if name.endswith(".npy"):
+        table = np.load(name, allow_pickle=False)
+    else:
+        arrays = _arrays(Path(log_path))
+        if name not in arrays:
+            raise PolicyError(f"{log_path} has no array {name!r}; it has {', '.join(arrays)}. Or give an .npy file.")
+        table = arrays[name]
+    n = len(_arrays(Path(log_path))["rewards"])
+    if table.ndim == 1 and len(table) == n and abs(float(table.sum()) - 1) > 1e-5:
+        return LoggedOnly(table)
+    return Tabular(table, copy=False)
+
+
+def _arrays(path: Path) -> dict[str, Array]:
+    if path.suffix != ".npz":
+        raise InputError(f"expected an .npz file; got {path.name!r}.")
+    if not path.exists():
+        raise InputError(f"there is no file {path}.")
+    with np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}

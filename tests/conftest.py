@@ -1,0 +1,20 @@
+"""Shared fixtures and the Hypothesis profile."""
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+import cael
+from cael.testing import example
+
+settings.register_profile("cael", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("cael")
+
+
+@pytest.fixture
+def log() -> cael.LoggedData:
+    return example()[0]
+
+
+@pytest.fixture
+def policy() -> cael.Policy:
+    return example()[1]

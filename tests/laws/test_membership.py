@@ -1,0 +1,124 @@
+"""Every exported estimator and policy obeys every law; the suite asserts that it found them all."""
+
+import inspect
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeRegressor
+
+import cael
+from cael import testing
+
+LOG, TARGET = testing.example()
+N, K = len(LOG), LOG.n_actions
+RNG = np.random.default_rng(3)
+TABLE = RNG.dirichlet(np.ones(K), N)
+LISTS = np.argsort(-TABLE, axis=1)[:, :3]
+
+
+def flat(contexts):
+    return np.full((len(contexts), K), 1 / K)
+
+
+ESTIMATORS = [
+    cael.LoggedMean(),
+    cael.IPS(),
+    cael.IPS(clip=2.0),
+    cael.IPS(clip=cael.SLOPE([1.0, 2.0, 5.0])),
+    cael.SNIPS(),
+    cael.SNIPS(clip=2.0),
+    cael.BaselineIPS(),
+    cael.SubGaussianIPS(),
+    cael.SubGaussianIPS(lambda_=cael.SLOPE()),
+    cael.DM(),
+    cael.DM(cael.Ridge(0.1, "features"), folds=0),
+    cael.DM(cael.Boosting(max_iter=2, max_leaf_nodes=4), folds=2),
+    cael.DM(cael.SklearnOutcome(DecisionTreeRegressor(max_depth=3)), folds=2),
+    cael.DM(cael.FixedOutcome(TABLE)),
+    cael.DR(),
+    cael.DR(clip=cael.SLOPE()),
+    cael.SNDR(),
+    cael.SwitchDR(),
+    cael.SwitchDR(tau=2.0),
+    cael.DRos(),
+    cael.DRos(lambda_=5.0),
+    cael.SubGaussianDR(),
+    cael.SubGaussianDR(lambda_=0.1),
+    cael.MIPS(),
+    cael.MIPS(offset=True, self_normalised=True),
+    cael.MIPS(folds=2),
+    cael.MIPS(np.arange(K) // 2, posterior="exact"),
+    cael.SLOPE([cael.IPS(), cael.SNIPS(), cael.DR()]),
+]
+
+POLICIES = [
+    cael.Uniform(K),
+    cael.Uniform(),
+    cael.Tabular(TABLE),
+    cael.Tabular(TABLE[0]),
+    cael.Tabular(TABLE.astype(np.float32), copy=False),
+    cael.Softmax(RNG.normal(size=K), temperature=0.5),
+    cael.Softmax(RNG.normal(size=(N, K))),
+    cael.EpsilonGreedy(RNG.normal(size=(N, K)), epsilon=0.1),
+    cael.EpsilonGreedy(RNG.normal(size=K), epsilon=0.3),
+    cael.TopK(LISTS, np.take_along_axis(TABLE, LISTS, axis=1), n_actions=K, rest="uniform"),
+    cael.TopK(LISTS, np.take_along_axis(TABLE, LISTS, axis=1), n_actions=K, rest="renormalise"),
+    cael.TopK(LISTS, np.tile([0.5, 0.3, 0.2], (N, 1)), n_actions=K),
+    cael.Mixture([cael.Uniform(K), cael.Tabular(TABLE)], [0.2, 0.8]),
+    cael.FromModel(flat),
+    cael.FromModel(LogisticRegression().fit(LOG.contexts, LOG.actions)),
+    cael.LoggedOnly(TABLE[:, 0]),
+    cael.Mixture([cael.Uniform(K), cael.LoggedOnly(TABLE[:, 0])], [0.5, 0.5]),
+]
+
+
+def exported(base):
+    found = (getattr(cael, name) for name in cael.__all__)
+    return {each for each in found if inspect.isclass(each) and issubclass(each, base) and each is not base}
+
+
+def test_all_estimators_are_here():
+    assert {type(each) for each in ESTIMATORS} == exported(cael.Estimator)
+
+
+def test_all_policies_are_here():
+    assert {type(each) for each in POLICIES} == exported(cael.Policy)
+
+
+def test_all_outcome_models_are_used_somewhere():
+    used = {type(each.outcome) for each in ESTIMATORS if hasattr(each, "outcome")}
+    assert exported(cael.OutcomeModel) - used == {cael.Logistic}  # needs rewards 0 and 1: tests/test_outcomes.py
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda each: each.name)
+def test_estimator(estimator):
+    testing.check_estimator(estimator, LOG, TARGET)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda each: each.name)
+def test_estimator_with_clusters(estimator):
+    testing.check_estimator(estimator, *testing.example(clusters=True))
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=repr)
+def test_policy(policy):
+    testing.check_policy(policy, LOG)
+
+
+@pytest.mark.parametrize("law", testing.LAWS_OF_ESTIMATORS, ids=lambda law: law.__name__)
+def test_each_law_can_be_broken(law):
+    """Negative control: a lawless estimator breaks at least the law under test."""
+    from tests.laws.lawless import LAWLESS
+
+    log, policy = testing.example()  # a fresh log: one of the lawless changes it
+    with pytest.raises((AssertionError, cael.InputError)):
+        law(LAWLESS[law.__name__], log, policy)
+
+
+@pytest.mark.parametrize("law", testing.LAWS_OF_POLICIES, ids=lambda law: law.__name__)
+def test_each_law_of_policies_can_be_broken(law):
+    from tests.laws.lawless import LAWLESS_POLICIES
+
+    with pytest.raises((AssertionError, cael.PolicyError)):
+        law(LAWLESS_POLICIES[law.__name__], LOG)
