@@ -118,6 +118,8 @@ def show(pairs: list[Pair]) -> None:
 def main() -> None:
     given = arguments()
     given.cache.mkdir(parents=True, exist_ok=True)
+    if (load := os.getloadavg()[0]) > 0.5:
+        print(f"the machine is busy (load {load:.1f}): the times are not to be trusted", file=sys.stderr)
     pairs = [Pair(**each) for each in measure(given).values()]
     show(pairs)
     complete = given.sizes == list(SIZES) and given.only == list(TITLES) and not given.keep_obp

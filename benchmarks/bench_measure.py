@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import json
+import os
 import statistics
 import sys
 import time
@@ -64,7 +65,7 @@ def measure(arrays: Arrays, prepare: Callable[[Arrays], Any], task: Task) -> dic
 
     prepare_*: the cost of building. seconds: of the task, each time on something freshly built, the median.
     again: of the task on something that it has already run on. peak: bytes above what was resident before the
-    task, on its first run. total_peak: bytes above the loaded data, with what prepare built.
+    task, on its first run (first, cpu: its wall and processor time). load: of the machine. total_peak: bytes above the loaded data, with what prepare built.
     """
     task(prepare(head(arrays)))
     data = _settle()
@@ -72,7 +73,9 @@ def measure(arrays: Arrays, prepare: Callable[[Arrays], Any], task: Task) -> dic
     prepare_seconds, built = _timed(prepare, arrays)
     prepare_peak = _memory("VmHWM") - data
     before = _settle()
+    cpu = time.process_time()
     seconds, said = _timed(task, built)
+    cpu = time.process_time() - cpu
     task_peak = _memory("VmHWM")
     times, prepares, again = [seconds], [prepare_seconds], []
     while sum(times) < ENOUGH_SECONDS and len(times) < MOST_REPEATS:
@@ -84,6 +87,9 @@ def measure(arrays: Arrays, prepare: Callable[[Arrays], Any], task: Task) -> dic
     return {
         "seconds": statistics.median(times),
         "again": statistics.median(again) if again else seconds,
+        "first": seconds,
+        "cpu": cpu,
+        "load": os.getloadavg()[0],
         "repeats": len(times),
         "prepare_seconds": statistics.median(prepares),
         "prepare_peak": max(0, prepare_peak),

@@ -47,8 +47,10 @@ class Pair:
 
     @property
     def bound(self) -> str:
-        """'<' where obp did not finish, so that every ratio is only known to lie below."""
-        return "<" if self.obp is not None and self.obp.get("unfinished") else ""
+        """'<' where obp did not finish, so that every ratio is only known to lie below; '>' where cael did not."""
+        if self.cael.get("unfinished"):
+            return "?" if (self.obp or {}).get("unfinished") else ">"
+        return "<" if (self.obp or {}).get("unfinished") else ""
 
     def ratio(self, of: str) -> float | None:
         """cael / obp of a measured number; None where there is nothing to divide by."""
@@ -85,11 +87,12 @@ def rows(pairs: list[Pair]) -> list[tuple[str, ...]]:
 
 
 def _row(pair: Pair) -> tuple[str, ...]:
-    obp, low = pair.obp or {}, "> " if pair.bound else ""
+    obp = pair.obp or {}
+    high, low = ("> " if side.get("unfinished") else "" for side in (pair.cael, obp))
     mine, theirs = pair.errors()
     return (
         TITLES[pair.task],
-        f"{pair.cael['seconds']:.3g}",
+        f"{high}{pair.cael['seconds']:.3g}",
         _shown(obp.get("seconds"), ".3g", low),
         _shown(pair.ratio("seconds"), ".3g", pair.bound),
         f"{pair.cael['peak'] / MIB:.1f}",
@@ -114,7 +117,7 @@ class Verdict:
 
 
 def verdicts(pairs: list[Pair]) -> list[Verdict]:
-    """The claims, each followed by the same question asked more severely."""
+    """The claims, indented under each: the same question read in another way."""
 
     def point(p: Pair) -> bool:
         return p.task in POINTS
@@ -123,39 +126,23 @@ def verdicts(pairs: list[Pair]) -> list[Verdict]:
         return lambda p: p.task == task
 
     return [
-        _all(pairs, "the whole panel is faster than obp's at every size", just("panel"), _time, 1, "x"),
-        _all(
-            pairs,
-            "no point estimate takes more than twice obp's time (log built, first call)",
-            point,
-            _time,
-            2,
-            "x",
-        ),
-        _all(pairs, "  and with the building of the log counted in every one", point, _time_with_build, 2, "x"),
+        _all(pairs, "the whole panel is faster than obp's at every size", just("panel"), _time, 1),
+        _all(pairs, "no point estimate takes more than twice obp's time (log built, first call)", point, _time, 2),
+        _all(pairs, "  and on a later call with the same log", point, _time_again, 2),
+        _all(pairs, "  and with the building of the log counted in every one", point, _time_with_build, 2),
         _faster(pairs, "the bootstrap interval is at least 20 times faster", "bootstrap", 20),
         _faster(pairs, "  and with the estimate counted on both sides", "ips_bootstrap", 20),
-        _all(
-            pairs,
-            "the panel's peak memory above the data is under a quarter of obp's",
-            just("panel"),
-            _peak,
-            0.25,
-            "x",
-        ),
-        _all(
-            pairs,
-            "  and that of every other task",
-            lambda p: p.task not in ("panel", "evaluate"),
-            _peak,
-            0.25,
-            "x",
-        ),
+        _all(pairs, "the panel's peak memory above the data is under a quarter of obp's", just("panel"), _peak, 0.25),
+        _all(pairs, "  and that of every other task", lambda p: p.task not in ("panel", "evaluate"), _peak, 0.25),
     ]
 
 
 def _time(pair: Pair) -> float | None:
     return pair.ratio("seconds")
+
+
+def _time_again(pair: Pair) -> float | None:
+    return pair.ratio("again")
 
 
 def _peak(pair: Pair) -> float | None:
@@ -165,7 +152,7 @@ def _peak(pair: Pair) -> float | None:
 def _time_with_build(pair: Pair) -> float | None:
     if pair.obp is None:
         return None
-    return (pair.cael["seconds"] + pair.cael["prepare_seconds"]) / pair.obp["seconds"]
+    return (pair.cael["seconds"] + pair.cael.get("prepare_seconds", 0.0)) / pair.obp["seconds"]
 
 
 def _all(
@@ -174,7 +161,6 @@ def _all(
     which: Callable[[Pair], bool],
     of: Callable[[Pair], float | None],
     limit: float,
-    unit: str,
 ) -> Verdict:
     """A claim that a ratio is at most `limit` for all these pairs; the largest of each size is told."""
     worst: dict[str, tuple[float, Pair]] = {}
@@ -182,8 +168,9 @@ def _all(
         ratio = of(pair)
         if ratio is not None and ratio >= worst.get(pair.size, (0.0, pair))[0]:
             worst[pair.size] = ratio, pair
-    told = [f"{size}: {pair.bound}{ratio:.3g}{unit} {TITLES[pair.task]}" for size, (ratio, pair) in worst.items()]
-    return Verdict(claim, bool(worst) and all(ratio <= limit for ratio, _ in worst.values()), "; ".join(told))
+    told = [f"{size}: {pair.bound}{ratio:.3g}x {TITLES[pair.task]}" for size, (ratio, pair) in worst.items()]
+    known = all(ratio <= limit and pair.bound in ("", "<") for ratio, pair in worst.values())
+    return Verdict(claim, bool(worst) and known, "; ".join(told))
 
 
 def _faster(pairs: list[Pair], claim: str, task: str, times: float) -> Verdict:
@@ -222,14 +209,17 @@ def markdown(pairs: list[Pair], command: str, machine: str, versions: dict[str, 
 
 NOTES = """
 Both sides read the same arrays: contexts, actions, rewards, propensities, the target's and the logging
-policy's probabilities of all actions, and the predictions of an outcome model, so that both compute the
-same numbers. Every task runs in a process of its own, after a warm-up on 400 rows. Times are medians of up
-to nine runs, each on a log that was just built (so what cael keeps with a log is computed anew). Memory is
-the peak of the resident set during the first run, above what was resident before it. Errors are distances
-from the true value, which is known. The panel is LoggedMean, IPS, SNIPS, DM, DR and SNDR: cael's with
-studentised bootstrap intervals of 999 resamples and diagnostics, building the log counted in time and
-memory; obp's is `summarize_off_policy_estimates` on the same estimators but LoggedMean, with its default of
-100 resamples, and it has no diagnostics. The bootstrap rows use 999 resamples on both sides. `evaluate()`
-is cael's default panel, which trains a cross-fitted outcome model, and obp has nothing to set against it
-here. A side that did not finish within {limit:g} seconds is shown as "> limit".
+policy's probabilities of all actions, and the predictions of an outcome model, so that both compute the same
+numbers. Every task runs in a process of its own, after a warm-up on 400 rows. Times are medians of up to nine
+runs, each on a log that was just built (so what cael keeps with a log is computed anew). Memory is the peak
+of the resident set during the first run, above what was resident before it. Errors are distances from the
+true value, which is known. The panel is LoggedMean, IPS, SNIPS, DM, DR and SNDR: cael's with studentised
+bootstrap intervals of 999 resamples and diagnostics, building the log counted in time and memory; obp's is
+`summarize_off_policy_estimates` on the same estimators but LoggedMean, with its default of 100 resamples, and
+it has no diagnostics. The bootstrap rows use 999 resamples on both sides. `evaluate()` is cael's default
+panel, which trains a cross-fitted outcome model, and obp has nothing to set against it here. A side that did
+not finish within {limit:g} seconds is shown as "> limit". With the same embedding both sides of MIPS minimise
+the same penalised likelihood with L-BFGS from zero, whose path does not depend on the scale of the loss: they
+walk the same iterates and differ only in where they stop, so an error ratio near 1 there (to the last digits,
+where both stop at the same iteration) is not two independent confirmations.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 
 import cael
@@ -15,7 +16,6 @@ extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.napoleon",
     "sphinx.ext.mathjax",
     "sphinx-mathjax-offline",
 ]
@@ -37,6 +37,7 @@ myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 myst_update_mathjax = False
 
+logging.getLogger("traitlets").setLevel(logging.WARNING)  # one line for every page otherwise
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_in_temp = True
@@ -45,8 +46,6 @@ nb_execution_show_tb = True
 nb_output_stderr = "warn"
 nb_ipywidgets_js: dict[str, dict[str, str]] = {}
 nb_merge_streams = True
-nb_render_image_options = {"align": "left"}
-nb_mime_priority_overrides = [("html", "image/svg+xml", 1)]
 
 autosummary_generate = False
 autodoc_member_order = "bysource"
@@ -55,10 +54,8 @@ autodoc_typehints_format = "short"
 autodoc_class_signature = "mixed"
 autodoc_type_aliases = {"ArrayLike": "ArrayLike", "Floats": "Floats", "Ints": "Ints", "Array": "Array"}
 python_use_unqualified_type_names = True
-napoleon_google_docstring = False
-napoleon_use_rtype = False
 
-FIELD = re.compile(r"^(?P<names>[A-Za-z_]\w*(?:, [A-Za-z_]\w*)*): ")
+FIELD = re.compile(r"^(?P<names>[A-Za-z_]\w*(?:, [A-Za-z_]\w*)*) ?: ")
 
 
 def as_restructured_text(app, what, name, obj, options, lines: list[str]) -> None:
@@ -66,20 +63,18 @@ def as_restructured_text(app, what, name, obj, options, lines: list[str]) -> Non
     told: list[str] = []
     in_doctest = in_fields = False
     for line in lines:
-        if line.startswith(">>>"):
-            in_doctest = True
-        elif not line.strip():
+        if line in ("Parameters", "----------"):
+            continue
+        if not line.strip():
             in_doctest = in_fields = False
+        in_doctest = in_doctest or line.startswith(">>>")
+        found = None if in_doctest else FIELD.match(line)
         if in_doctest:
             told.append(line)
-            continue
-        found = FIELD.match(line)
-        if found and (in_fields or not told or not told[-1].strip()):
-            if in_fields:
-                told.append("")
-            in_fields = True
+        elif found and (in_fields or not told or not told[-1].strip()):
             names = ", ".join(f"**{escaped(each)}**" for each in found["names"].split(", "))
-            told.append(f"{names}: {escaped(line[found.end() :])}")
+            told += ["", f"{names}: {escaped(line[found.end() :])}"]
+            in_fields = True
         else:
             told.append(escaped(line.strip() if in_fields else line))
     lines[:] = told
@@ -94,5 +89,15 @@ def escaped(text: str) -> str:
     return "".join(parts)
 
 
+def plain_types(app, what, name, obj, options, signature: str | None, returned: str | None):
+    """Names of types as they are written in the source."""
+
+    def clean(text: str | None) -> str | None:
+        return None if text is None else re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", text)
+
+    return clean(signature), clean(returned)
+
+
 def setup(app) -> None:
-    app.connect("autodoc-process-docstring", as_restructured_text, priority=400)
+    app.connect("autodoc-process-docstring", as_restructured_text)
+    app.connect("autodoc-process-signature", plain_types)

@@ -60,8 +60,11 @@ def best_baseline(w: Floats, r: Floats) -> float:
 
 def effective_sample_size(w: Floats) -> float:
     """(sum w)^2 / sum w^2: the number of equally weighted rows that would be worth as much; 0 if all are 0."""
-    squares = float(w @ w)
-    return float(w.sum()) ** 2 / squares if squares > 0 else 0.0
+    top = float(w.max())
+    if top == 0:
+        return 0.0
+    scaled = w / top  # squares of very small or very large weights leave the range of floats
+    return float(scaled.sum()) ** 2 / float(scaled @ scaled)
 
 
 def tail_index(w: Floats) -> float:

@@ -36,7 +36,7 @@ class Moody(cael.Estimator):
 @dataclass(frozen=True)
 class Unpicklable(cael.Estimator):
     needs: ClassVar[tuple[str, ...]] = ()
-    make: object = lambda: None  # noqa: E731
+    make: object = lambda: None
 
     def solve(self, problem):
         return replace(cael.LoggedMean().solve(problem), estimator=self.name)

@@ -1,0 +1,125 @@
+"""The documentation runs: every example of README, CONTRIBUTING, the guide and the docstrings, as written."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import cael
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+PYTHON = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+CELL = re.compile(r"^```\{code-cell\}.*?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+PAGES = sorted(
+    path for path in DOCS.rglob("*.md") if "_build" not in path.parts and CELL.search(path.read_text("utf-8"))
+)
+MODULES = sorted(each.name for each in pkgutil.walk_packages(cael.__path__, "cael."))
+
+
+def run(blocks: list[str], source: str) -> None:
+    """The blocks in order, as one module; options of a code cell (lines of `:name: value`) are not code."""
+    page = ModuleType("documentation_page")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, page.__name__, page)  # classes of an example must be found by pickle
+        for number, block in enumerate(blocks, start=1):
+            code = re.sub(r"\A(?::[\w-]+:.*\n)+", "", block)
+            exec(compile(code, f"{source}, block {number}", "exec"), page.__dict__)
+        assert doctest.testmod(page).failed == 0
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+def test_python_blocks_run(name: str) -> None:
+    blocks = PYTHON.findall((ROOT / name).read_text("utf-8"))
+    assert blocks, f"{name} has no python block"
+    run(blocks, name)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
+def test_cells_run(page: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    try:
+        run(CELL.findall(page.read_text("utf-8")), page.name)
+    finally:
+        import matplotlib.pyplot as plt
+
+        plt.close("all")
+
+
+def test_pages_were_found() -> None:
+    """A suite that finds its own members must say which it found."""
+    found = {page.relative_to(DOCS).as_posix() for page in PAGES}
+    guide = ("quickstart", "logs-and-policies", "estimators", "intervals", "compare", "from-obp")
+    assert {f"guide/{name}.md" for name in guide} | {"index.md", "worlds.md", "cli.md"} <= found
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_doctests(name: str) -> None:
+    found = doctest.testmod(importlib.import_module(name), raise_on_error=False)
+    assert found.failed == 0
+
+
+def test_doctests_were_found() -> None:
+    finder = doctest.DocTestFinder()
+    with_examples = {
+        test.name.rpartition(".")[2]
+        for name in MODULES
+        for test in finder.find(importlib.import_module(name))
+        if test.examples
+    }
+    assert {"LoggedData", "IPS", "SNIPS", "DR", "MIPS", "SLOPE", "Softmax", "Ridge", "PaperWorld"} <= with_examples
+
+
+def test_reference_lists_every_public_name() -> None:
+    text = "\n".join(path.read_text("utf-8") for path in sorted((DOCS / "reference").glob("*.md")))
+    directive = re.compile(r"^\.\. (?:auto\w+|py:data):: (?:cael\.)?(\w+)$", re.MULTILINE)
+    listed = directive.findall(text)
+    assert set(cael.__all__) - set(listed) == set()
+
+
+def test_no_page_is_left_out() -> None:
+    """Every page stands in a table of contents."""
+    listed = set()
+    for path in DOCS.rglob("*.md"):
+        if "_build" in path.parts:
+            continue
+        for block in re.findall(r"^```\{toctree\}\n(.*?)^```$", path.read_text("utf-8"), re.DOTALL | re.MULTILINE):
+            entries = [line for line in block.split("\n") if line and not line.startswith(":")]
+            listed |= {(path.parent / entry).resolve() for entry in entries}
+    pages = {path.with_suffix("") for path in DOCS.rglob("*.md") if "_build" not in path.parts}
+    assert pages - listed == {DOCS / "index"}
+
+
+def test_links_to_docs_exist() -> None:
+    """Relative links of the top-level files point to files."""
+    for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"):
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", (ROOT / name).read_text("utf-8")):
+            assert (ROOT / target).exists(), f"{name} links to {target}, which does not exist"
+
+
+def test_readme_shows_what_the_demo_prints(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same lines; numbers may differ in their last digits from one machine to another."""
+    monkeypatch.setenv("COLUMNS", "80")
+    importlib.import_module("cael.cli").app(["demo"], result_action="return_value")
+    shown = re.search(r"^\$ cael demo\n(.*?)^```$", (ROOT / "README.md").read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    assert shown is not None
+    assert words(shown[1]) == words(capsys.readouterr().out)
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"[A-Za-z]+", text)

@@ -1,0 +1,191 @@
+"""Intervals: each method against what it should be, and against known coverage on small cases."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+
+import cael
+from cael import InputError, NeedsError, inference
+
+RNG = np.random.default_rng(0)
+Z = RNG.exponential(size=300)
+
+
+def log_of(rewards, **more):
+    n = len(rewards)
+    return cael.LoggedData(None, np.arange(n) % 2, rewards, logging=cael.Uniform(2), n_actions=2, **more)
+
+
+def test_normal_and_t_are_the_textbook_ones():
+    se = Z.std(ddof=1) / math.sqrt(len(Z))
+    normal, t = inference.normal(Z, 0.9), inference.student(Z, 0.9)
+    assert (normal.low, normal.high) == pytest.approx(scipy.stats.norm.interval(0.9, Z.mean(), se))
+    assert (t.low, t.high) == pytest.approx(scipy.stats.t.interval(0.9, len(Z) - 1, Z.mean(), se))
+
+
+def test_bootstrap_intervals_lean_to_the_heavy_side():
+    """Exponential contributions are skewed to the right: second-order methods reach further up than down."""
+    for method in (inference.studentised, inference.bca):
+        found = method(Z, 0.95)
+        assert found.high - Z.mean() > Z.mean() - found.low > 0
+
+
+def test_buckets_keep_mean_and_variance():
+    z = RNG.exponential(size=123_457)
+    grouped = inference.bucketed(z, seed=1)
+    assert len(grouped) == inference.BUCKETS
+    assert grouped.mean() == pytest.approx(z.mean(), rel=1e-12)
+    assert inference.stderr(grouped) == pytest.approx(inference.stderr(z), rel=4 / math.sqrt(2 * len(grouped)))
+    assert inference.bucketed(z[:1000], seed=1) is not None
+    np.testing.assert_array_equal(inference.bucketed(z[:1000], seed=1), z[:1000])
+
+
+def test_the_bootstrap_on_buckets_is_the_bootstrap_on_rows():
+    z = RNG.exponential(size=4000) ** 2
+    grouped = inference.studentised(z, 0.95, resamples=4000)
+    drawn = z[RNG.integers(0, len(z), (2000, len(z)))]
+    t = (drawn.mean(axis=1) - z.mean()) / (drawn.std(axis=1, ddof=1) / math.sqrt(len(z)))
+    low, high = np.quantile(t, [0.975, 0.025])
+    se = inference.stderr(z)
+    assert grouped.low == pytest.approx(z.mean() - low * se, abs=0.25 * se)
+    assert grouped.high == pytest.approx(z.mean() - high * se, abs=0.25 * se)
+
+
+def test_bernstein_is_the_formula_with_the_a_priori_range():
+    y = RNG.random(50)
+    found = inference.bernstein(y, 0.9, (0.0, 3.0))
+    half = math.sqrt(2 * y.var(ddof=1) * math.log(40) / 50) + 7 * 3 * math.log(40) / (3 * 49)
+    assert found.low == pytest.approx(max(0, y.mean() - half))
+    assert found.high == pytest.approx(min(3, y.mean() + half))
+
+
+def slow_betting_excludes(y, m, alpha):
+    """The capital process of Waudby-Smith and Ramdas, unit by unit, for the value m."""
+    n, mean_sum, var_sum, up, down = len(y), 0.5, 0.25, 1.0, 1.0
+    top = 1.0
+    for i, yi in enumerate(y, start=1):
+        stake = math.sqrt(2 * math.log(2 / alpha) / (n * (var_sum / i)))
+        up *= 1 + min(stake, 0.5 / m if m > 0 else math.inf) * (yi - m)
+        down *= 1 - min(stake, 0.5 / (1 - m) if m < 1 else math.inf) * (yi - m)
+        top = max(top, up, down)
+        mean_sum += yi
+        var_sum += (yi - mean_sum / (i + 1)) ** 2
+    return top >= 2 / alpha
+
+
+@given(st.integers(0, 10**6), st.floats(0.05, 0.95), st.integers(20, 120))
+def test_betting_is_the_capital_process(seed, p, n):
+    y = (np.random.default_rng(seed).random(n) < p).astype(float)
+    found = inference.betting(y, 0.9, (0.0, 1.0), seed=seed)
+    order = np.random.default_rng(seed).permutation(y)
+    step = 1e-6
+    for inside in (found.low + step, found.high - step):
+        if 0 < inside < 1:
+            assert not slow_betting_excludes(order, inside, 0.1)
+    for outside in (found.low - step, found.high + step):
+        if 0 < outside < 1:
+            assert slow_betting_excludes(order, outside, 0.1)
+
+
+def test_betting_is_tighter_than_bernstein_and_both_hold_the_mean():
+    y = RNG.beta(2, 20, size=400)
+    bet, bernstein = inference.betting(y, 0.95, (0, 1)), inference.bernstein(y, 0.95, (0, 1))
+    assert bet.width < bernstein.width
+    assert y.mean() in bet
+    assert y.mean() in bernstein
+
+
+def test_the_range_is_never_taken_from_the_sample():
+    log = log_of(RNG.random(40))
+    ips = cael.IPS().estimate(log, cael.Uniform(2))
+    with pytest.raises(InputError, match="reward_range"):
+        ips.interval(method="betting")
+    free = cael.LoggedData(None, np.arange(40) % 2, RNG.random(40), np.full(40, 0.5))
+    with pytest.raises(InputError, match="largest possible weight is not known beforehand"):
+        cael.IPS().estimate(free, cael.Uniform(2)).interval(method="bernstein", reward_range=(0, 1))
+    stated = cael.IPS().estimate(free, cael.Uniform(2))
+    assert stated.interval(method="bernstein", reward_range=(0, 1), max_weight=2.0).width > 0
+    with pytest.raises(InputError, match="outside the a-priori range"):
+        stated.interval(method="betting", reward_range=(0, 0.1), max_weight=1.0)
+    with pytest.raises(InputError, match="low < high"):
+        stated.interval(method="betting", reward_range=(1, 0), max_weight=1.0)
+
+
+def test_policies_supply_the_largest_weight():
+    log = cael.LoggedData(None, [0, 1, 2, 3] * 5, RNG.random(20), logging=cael.Uniform(4))
+    problem = cael.Problem(log, cael.EpsilonGreedy([0.0, 0.0, 1.0, 0.0], epsilon=0.2))
+    assert problem.max_weight == pytest.approx(4.0)
+    tabular = cael.Problem(log, cael.Tabular([0.1, 0.2, 0.3, 0.4]))
+    assert tabular.max_weight == pytest.approx(1.6)
+    clipped = cael.IPS(clip=1.2).solve(tabular)
+    assert clipped.score_range.max_weight == pytest.approx(1.2)
+
+
+@pytest.mark.parametrize(
+    "estimator", [cael.SNIPS(), cael.SNDR(), cael.DR(), cael.DM(), cael.SLOPE([cael.IPS(), cael.IPS(clip=1)])]
+)
+def test_no_guarantee_where_there_is_none(estimator, log, policy):
+    with pytest.raises(NeedsError, match="independent contributions with a known range"):
+        estimator.estimate(log, policy).interval(method="betting", reward_range=(0, 1))
+
+
+def test_dr_with_injected_predictions_has_a_range():
+    log = log_of(RNG.random(60))
+    found = cael.DR(cael.FixedOutcome([0.4, 0.6])).estimate(log, cael.Uniform(2))
+    assert found.interval(method="bernstein", reward_range=(0, 1)).low <= found.value
+
+
+@pytest.mark.parametrize("method", inference.METHODS)
+def test_clusters_widen_what_rows_hide(method):
+    """Every row copied four times, the copies in one cluster: the same interval as without the copies."""
+    rewards = RNG.random(150)
+    plain = cael.IPS().estimate(log_of(rewards), cael.Uniform(2))
+    n = len(rewards)
+    copied = cael.LoggedData(
+        None, np.tile(np.arange(n) % 2, 4), np.tile(rewards, 4), logging=cael.Uniform(2), n_actions=2,
+        clusters=np.tile(np.arange(n), 4),
+    )  # fmt: skip
+    grouped = cael.IPS().estimate(copied, cael.Uniform(2))
+    kwargs = {"reward_range": (0, 1)} if method in ("bernstein", "betting") else {}
+    a, b = plain.interval(method=method, **kwargs), grouped.interval(method=method, **kwargs)
+    assert (b.low, b.high) == pytest.approx((a.low, a.high), rel=1e-9)
+    assert grouped.stderr == pytest.approx(plain.stderr)
+
+
+def test_constant_contributions_give_a_point():
+    log = log_of(np.full(30, 2.0))
+    snips = cael.SNIPS().estimate(log, cael.Tabular([0.9, 0.1]))
+    for method in ("normal", "t", "studentised", "bca"):
+        found = snips.interval(method=method)
+        assert found.low == pytest.approx(2.0, abs=1e-12)
+        assert found.high == pytest.approx(2.0, abs=1e-12)
+
+
+def test_bad_options():
+    snips = cael.SNIPS().estimate(log_of(RNG.random(9)), cael.Uniform(2))
+    with pytest.raises(InputError, match="method must be one of 'normal'"):
+        snips.interval(method="magic")
+    for level in (0, 1, 95):
+        with pytest.raises(InputError, match="level must be between 0 and 1"):
+            snips.interval(level)
+    with pytest.raises(InputError, match="resamples"):
+        snips.interval(method="bca", resamples=0)
+
+
+def test_max_t_is_between_one_interval_and_bonferroni():
+    columns = RNG.standard_normal((800, 5))
+    factor = inference.max_t(columns, 0.95, resamples=20_000)
+    assert scipy.stats.norm.ppf(0.975) < factor < scipy.stats.norm.ppf(1 - 0.025 / 5) + 0.05
+    same = inference.max_t(np.repeat(columns[:, :1], 5, axis=1), 0.95, resamples=20_000)
+    assert same == pytest.approx(scipy.stats.norm.ppf(0.975), abs=0.05)
+
+
+def test_seeds_make_the_bootstrap_repeatable():
+    snips = cael.SNIPS().estimate(log_of(RNG.random(50)), cael.Tabular([0.7, 0.3]))
+    for method in ("studentised", "bca"):
+        assert snips.interval(method=method, seed=3) == snips.interval(method=method, seed=3)
+        assert snips.interval(method=method, seed=3) != snips.interval(method=method, seed=4)
