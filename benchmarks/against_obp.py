@@ -124,8 +124,8 @@ def main() -> None:
     show(pairs)
     complete = given.sizes == list(SIZES) and given.only == list(TITLES) and not given.keep_obp
     if complete:
-        done = next(pair for pair in pairs if pair.obp and not pair.obp.get("unfinished"))
-        versions = {"cael": done.cael["versions"], "obp": done.obp["versions"]}
+        sides = {"cael": [pair.cael for pair in pairs], "obp": [pair.obp or {} for pair in pairs]}
+        versions = {name: next(m["versions"] for m in said if "versions" in m) for name, said in sides.items()}
         (HERE / "RESULTS.md").write_text(markdown(pairs, COMMAND, machine(), versions, given.limit))
 
 

@@ -64,8 +64,9 @@ def measure(arrays: Arrays, prepare: Callable[[Arrays], Any], task: Task) -> dic
     """Run prepare (what must be built from the arrays first) and the task on what it returns.
 
     prepare_*: the cost of building. seconds: of the task, each time on something freshly built, the median.
-    again: of the task on something that it has already run on. peak: bytes above what was resident before the
-    task, on its first run (first, cpu: its wall and processor time). load: of the machine. total_peak: bytes above the loaded data, with what prepare built.
+    again: of the task on something that it has already run on. first, cpu: wall and processor time of the first
+    run. load: of the machine. peak: bytes above what was resident before the task, on its first run. total_peak:
+    bytes above the loaded data, with what prepare built.
     """
     task(prepare(head(arrays)))
     data = _settle()

@@ -187,6 +187,7 @@ def markdown(pairs: list[Pair], command: str, machine: str, versions: dict[str, 
         "",
         f"Made by `{command}` on {machine}; two threads for each side.",
         f"cael's side: {sides[0]}. obp's side: {sides[1]}.",
+        f"Load of the machine during the runs: {_loads(pairs)}. Above about 2, times are disturbed by other work.",
         "",
         *NOTES.format(limit=limit).strip().splitlines(),
         "",
@@ -205,6 +206,12 @@ def markdown(pairs: list[Pair], command: str, machine: str, versions: dict[str, 
         ]
         lines += ["| " + " | ".join(row) + " |" for row in table]
     return "\n".join(lines) + "\n"
+
+
+def _loads(pairs: list[Pair]) -> str:
+    """The smallest and the largest load that was seen: a reader must be able to tell a quiet run from another."""
+    seen = [side["load"] for pair in pairs for side in (pair.cael, pair.obp or {}) if "load" in side]
+    return f"{min(seen):.1f} to {max(seen):.1f}" if seen else "unknown"
 
 
 NOTES = """

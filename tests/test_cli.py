@@ -115,3 +115,26 @@ def test_help_does_not_load_the_heavy_modules():
 def test_the_installed_command_runs():
     command = Path(sys.executable).parent / "cael"
     assert subprocess.run([command, "--version"], capture_output=True, text=True, check=True).stdout.strip() == "0.1.0"
+
+
+def test_a_file_that_is_no_archive_is_an_error_and_not_a_traceback(capsys, tmp_path):
+    (tmp_path / "junk.npz").write_text("junk")
+    code, _, err = run(capsys, "evaluate", str(tmp_path / "junk.npz"))
+    assert code == 1
+    assert "is not an .npz file of plain arrays" in err
+
+
+def test_the_level_reaches_the_json(capsys, tmp_path):
+    file = str(tmp_path / "log.npz")
+    run(capsys, "simulate", file, "--rows", "80", "--actions", "4")
+    _, out, _ = run(capsys, "evaluate", file, "--level", "0.5", "--format", "json")
+    data = json.loads(out)
+    assert data["level"] == 0.5
+    assert {each["interval"]["level"] for each in data["estimates"]} == {0.5}
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    command = Path(sys.executable).parent / "cael"
+    shell = f"{command} demo --rows 200 --actions 5 --format json | head -n 1; exit ${{PIPESTATUS[0]}}"
+    found = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout, found.stderr) == (0, "{\n", "")

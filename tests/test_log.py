@@ -144,6 +144,18 @@ def test_fingerprint_tells_logs_apart():
     assert len({base, *(LoggedData(**{**GOOD, **change}).fingerprint for change in changes)}) == 1 + len(changes)
 
 
+def test_fingerprint_sees_the_whole_logging_policy_and_no_memory_address():
+    rows = {"contexts": None, "actions": [0, 1], "rewards": [1.0, 2.0], "n_actions": 3}
+    a = LoggedData(**rows, logging=[[0.5, 0.25, 0.25], [0.25, 0.5, 0.25]])
+    b = LoggedData(**rows, logging=[[0.5, 0.3, 0.2], [0.3, 0.5, 0.2]])
+    assert a.fingerprint != b.fingerprint
+
+    def flat():
+        return cael.FromModel(lambda x: np.full((len(x), 3), 1 / 3))
+
+    assert LoggedData(**rows, logging=flat()).fingerprint == LoggedData(**rows, logging=flat()).fingerprint
+
+
 def test_take_keeps_row_aligned_policies_aligned():
     log = LoggedData(**GOOD, clusters=[5, 6, 7, 8])
     table = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 0]])

@@ -45,7 +45,8 @@ def first_bad(bad: ArrayLike, values: ArrayLike, rows: ArrayLike | None = None) 
     where = np.flatnonzero(bad)
     numbers = where if rows is None else np.asarray(rows)[where]
     found = np.asarray(values)[where[0]]
-    text = f"row {numbers[0]} has {found}"
+    shown_value = float(f"{found:.6g}") if isinstance(found, np.floating) else found
+    text = f"row {numbers[0]} has {shown_value}"
     if len(where) > 1:
         shown = ", ".join(str(number) for number in numbers[:5])
         text += f" ({len(where)} such rows: {shown}{', ...' if len(where) > 5 else ''})"

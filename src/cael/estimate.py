@@ -151,14 +151,14 @@ class Estimate:
             clusters=self.clusters,
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain types, ready for JSON; contributions are left out."""
-        interval = self.interval()
+    def to_dict(self, level: float = 0.95) -> dict[str, Any]:
+        """Plain types, ready for JSON, with a normal interval at `level`; contributions are left out."""
+        interval = self.interval(level)
         return {
             "estimator": self.estimator,
             "value": self.value,
             "stderr": self.stderr,
-            "interval": {"low": interval.low, "high": interval.high, "level": 0.95, "method": "normal"},
+            "interval": {"low": interval.low, "high": interval.high, "level": level, "method": "normal"},
             "n": len(self.contributions),
             "fingerprint": self.fingerprint,
             "diagnostics": self.diagnostics.to_dict(),

@@ -82,7 +82,8 @@ class Evaluation:
         return {
             "log": self.log,
             "policy": self.policy,
-            "estimates": [each.to_dict() for each in self.estimates],
+            "level": self.level,
+            "estimates": [each.to_dict(self.level) for each in self.estimates],
             "skipped": [{"estimator": name, "reason": reason} for name, reason in self.skipped],
         }
 

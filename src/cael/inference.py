@@ -143,7 +143,7 @@ def betting(z: Floats, level: float, bounds: tuple[float, float], *, seed: int =
 
     The value m is excluded once a fair bet against it has multiplied its stake by 2 / (1 - level). The capital that
     bets on "more than m" falls in m and the other one rises, so each end of the interval is found by bisection.
-    The units are bet on in random order.
+    The units are bet on in random order. The interval is widened, where need be, to hold the mean of the units.
     """
     low, high = _checked_bounds(z, bounds)
     if high == low:
@@ -158,8 +158,9 @@ def betting(z: Floats, level: float, bounds: tuple[float, float], *, seed: int =
     def excluded_above(m: float) -> bool:
         return _log_capital(m - y, np.minimum(stakes, 0.5 / (1 - m) if m < 1 else np.inf)) >= goal
 
-    left = _edge(excluded_below)
-    right = 1 - _edge(lambda m: excluded_above(1 - m))
+    middle = float(y.mean())
+    left = min(middle, _edge(excluded_below))
+    right = max(middle, 1 - _edge(lambda m: excluded_above(1 - m)))
     return Interval(low + left * (high - low), low + right * (high - low), level, "betting")
 
 

@@ -62,7 +62,7 @@ class LoggedData:
     propensities : (n,) in (0, 1]: the logging policy's probability of the action it took. Optional when
         `logging` is given; without either, only `LoggedMean` and `DM` can be computed.
     logging : the logging policy, when all its probabilities are known: a `Policy`, or an array of shape
-        (k,) or (n, k). MIPS and CAEL need it.
+        (k,) or (n, k). MIPS and the learned embeddings need it.
     n_actions : the number of actions k; by default taken from `logging`, `action_features` or the log.
     action_features : (k, f) numbers that describe the actions.
     clusters : (n,) labels of rows that belong together (a user, a session); every interval is then
@@ -160,7 +160,12 @@ class LoggedData:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of everything in the log; two logs with the same one hold the same rows in the same order."""
-        digest = hashlib.sha256(repr((self, self.logging)).encode())
+        digest = hashlib.sha256(repr(self).encode())
+        if self.logging is not None and self.logging.complete:
+            # All logged propensities are in the digest below; of the other probabilities, some rows stand for all.
+            some = self.take(np.unique(np.linspace(0, len(self) - 1, 64).astype(np.intp)))
+            for batch in some.batches(width=self.n_actions):
+                digest.update(np.ascontiguousarray(probabilities(self.logging, batch)).data)
         for name in (
             "contexts",
             "actions",

@@ -264,9 +264,10 @@ def _frozen_scores(scores: Scores, name: str) -> Array | Callable[[Floats], Arra
     s = np.asarray(scores, dtype=np.float64)
     if s.ndim not in (1, 2) or s.size == 0:
         raise PolicyError(f"{name} scores must have shape (k,) or (n, k), or be a function; got {s.shape}.")
-    bad = ~np.isfinite(s).reshape(len(s), -1).all(axis=1)
-    if bad.any():
-        raise PolicyError(f"{name} scores must be finite; row {np.flatnonzero(bad)[0]} is not ({bad.sum()} such rows).")
+    if not np.isfinite(s).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(s))[0])
+        what = f"action {where[0]}" if s.ndim == 1 else f"row {where[0]}, action {where[1]}"
+        raise PolicyError(f"{name} scores must be finite; {what} has {s[where]}.")
     return frozen(s)
 
 

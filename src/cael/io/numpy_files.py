@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -65,5 +66,8 @@ def _arrays(path: Path) -> dict[str, Array]:
         raise InputError(f"expected an .npz file; got {path.name!r}.")
     if not path.exists():
         raise InputError(f"there is no file {path}.")
-    with np.load(path, allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (ValueError, AttributeError, BadZipFile) as error:
+        raise InputError(f"{path} is not an .npz file of plain arrays: {error}") from None

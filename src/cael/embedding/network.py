@@ -1,0 +1,195 @@
+"""Networks as pure functions of stacked parameters: every tensor has a leading trial axis T.
+
+One trial is T = 1, so there is one implementation. The first layer is split, W [x, phi(a)] = W_x x + W_a phi(a), so
+that all k actions cost one product with the (k, f) action table.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, final
+
+import torch
+from torch import Tensor
+
+from cael.embedding.settings import NetworkSettings
+
+Parameters: TypeAlias = dict[str, Tensor]
+"""Trained tensors by name, each (T, ...); names that start with "running" are statistics, not trained."""
+
+
+class Network(Protocol):
+    """e = f(x, a) and r_hat(e, x)."""
+
+    def init(self, generators: list[torch.Generator], device: torch.device) -> Parameters:
+        """Fresh parameters, one draw per trial."""
+
+    def embed(self, p: Parameters, x: Tensor, a: Tensor, masks: list[Tensor] | None) -> Tensor:
+        """Embeddings (T, B, e) of contexts x (T, B, d) and actions a (T, B); dropout masks mean training mode."""
+
+    def embed_all(self, p: Parameters, x: Tensor) -> Tensor:
+        """Embeddings (T, B, k, e) of contexts x (T, B, d) with every action, in evaluation mode."""
+
+    def reward(self, p: Parameters, e: Tensor, x: Tensor) -> Tensor:
+        """r_hat (..., B) of embeddings (..., B, e) and contexts (..., B, d)."""
+
+    def masks(self, generators: list[torch.Generator], batch: int, device: torch.device) -> list[Tensor]:
+        """Dropout masks of one step, drawn from each trial's own generator."""
+
+
+def uniform(shape: tuple[int, ...], bound: float, generators: list[torch.Generator], device: torch.device) -> Tensor:
+    """(T, *shape) values from U(-bound, bound), each trial from its own generator."""
+    drawn = [torch.rand(shape, generator=g, device=device) for g in generators]
+    return (2 * torch.stack(drawn) - 1) * bound
+
+
+def _rows(table: Tensor, a: Tensor) -> Tensor:
+    """table (T, k, h), a (T, B) -> (T, B, h)."""
+    return torch.gather(table, 1, a[..., None].expand(*a.shape, table.shape[-1]))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ContextActionNetwork:
+    """The paper's network. phi: (k, f) action features or None; onehot: whether the action number is an input."""
+
+    settings: NetworkSettings
+    context_dim: int
+    n_actions: int
+    phi: Tensor | None
+    onehot: bool
+
+    @property
+    def embedding_dim(self) -> int:
+        if self.settings.embedding_dim is not None:
+            return self.settings.embedding_dim
+        return self.context_dim + self.settings.intercept
+
+    def init(self, generators: list[torch.Generator], device: torch.device) -> Parameters:
+        d, h, f = self.context_dim, self.settings.hidden, 0 if self.phi is None else self.phi.shape[1]
+        first = 1 / math.sqrt(d + f + (self.n_actions if self.onehot else 0))
+        second = 1 / math.sqrt(h)
+        shapes: list[tuple[str, tuple[int, ...], float]] = [("x", (d, h), first), ("b1", (h,), first)]
+        if self.phi is not None:
+            shapes.append(("phi", (f, h), first))
+        if self.onehot:
+            shapes.append(("onehot", (self.n_actions, h), first))
+        shapes += [("w2", (h, h), second), ("b2", (h,), second)]
+        shapes += [("w3", (h, self.embedding_dim), second), ("b3", (self.embedding_dim,), second)]
+        if self.settings.embedding_dim is not None:
+            inputs = d + self.settings.intercept
+            shapes.append(("u", (inputs, self.embedding_dim), 1 / math.sqrt(max(1, inputs))))
+        p = {name: uniform(shape, bound, generators, device) for name, shape, bound in shapes}
+        if self.settings.batchnorm:
+            for layer in ("1", "2"):
+                p["scale" + layer] = torch.ones(len(generators), h, device=device)
+                p["shift" + layer] = torch.zeros(len(generators), h, device=device)
+                p["running_mean" + layer] = torch.zeros(len(generators), h, device=device)
+                p["running_var" + layer] = torch.ones(len(generators), h, device=device)
+        return p
+
+    def masks(self, generators: list[torch.Generator], batch: int, device: torch.device) -> list[Tensor]:
+        rate, h = self.settings.dropout, self.settings.hidden
+        drawn = torch.stack([torch.rand(2, batch, h, generator=g, device=device) for g in generators])
+        kept = (drawn >= rate).to(torch.float32) / (1 - rate)
+        return [kept[:, 0], kept[:, 1]]
+
+    def _normalise(self, p: Parameters, h: Tensor, layer: str, training: bool) -> Tensor:
+        if not self.settings.batchnorm:
+            return h
+        if training:
+            mean, var = h.mean(dim=1), h.var(dim=1, unbiased=False)
+            with torch.no_grad():
+                b = h.shape[1]
+                p["running_mean" + layer].lerp_(mean.detach(), 0.1)
+                p["running_var" + layer].lerp_(var.detach() * b / max(1, b - 1), 0.1)
+        else:
+            mean, var = p["running_mean" + layer], p["running_var" + layer]
+        inverse = torch.rsqrt(var + 1e-5) * p["scale" + layer]
+        lead = (slice(None), *([None] * (h.dim() - 2)))
+        return h * inverse[lead] + (p["shift" + layer] - mean * inverse)[lead]
+
+    def _upper(self, p: Parameters, h: Tensor, masks: list[Tensor] | None) -> Tensor:
+        """From the sum of the first layer (T, ..., h) to embeddings (T, ..., e)."""
+        for layer, weight in (("1", "2"), ("2", "3")):
+            h = torch.relu(self._normalise(p, h, layer, masks is not None))
+            if masks is not None:
+                h = h * masks[int(layer) - 1]
+            lead = h.shape[:-1]
+            h = torch.baddbmm(p["b" + weight][:, None], h.reshape(lead[0], -1, h.shape[-1]), p["w" + weight])
+            h = h.reshape(*lead, -1)
+        return h
+
+    def embed(self, p: Parameters, x: Tensor, a: Tensor, masks: list[Tensor] | None) -> Tensor:
+        h = torch.baddbmm(p["b1"][:, None], x, p["x"])
+        if self.phi is not None:
+            h = h + torch.bmm(self.phi[a], p["phi"])
+        if self.onehot:
+            h = h + _rows(p["onehot"], a)
+        return self._upper(p, h, masks)
+
+    def embed_all(self, p: Parameters, x: Tensor) -> Tensor:
+        h = torch.baddbmm(p["b1"][:, None], x, p["x"])
+        table = torch.zeros(h.shape[0], self.n_actions, h.shape[-1], device=x.device)
+        if self.phi is not None:
+            table = table + self.phi @ p["phi"]
+        if self.onehot:
+            table = table + p["onehot"]
+        return self._upper(p, h[:, :, None] + table[:, None], None)
+
+    def reward(self, p: Parameters, e: Tensor, x: Tensor) -> Tensor:
+        if self.settings.intercept:
+            x = torch.cat([x, torch.ones_like(x[..., :1])], dim=-1)
+        if self.settings.embedding_dim is not None:
+            u = p["u"]
+            x = torch.einsum("t...d,tde->t...e", x, u)
+        return (e * x).sum(dim=-1)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ActionNetwork:
+    """The linear embedding of AEL-MIPS (Cief et al. 2024): e(a) = W [onehot(a), phi(a)] + b, r_hat = e'x + c."""
+
+    context_dim: int
+    n_actions: int
+    phi: Tensor | None
+    onehot: bool
+
+    def init(self, generators: list[torch.Generator], device: torch.device) -> Parameters:
+        d, f = self.context_dim, 0 if self.phi is None else self.phi.shape[1]
+        bound = 1 / math.sqrt(f + (self.n_actions if self.onehot else 0))
+        p = {"b": uniform((d,), bound, generators, device)}
+        if self.onehot:
+            p["onehot"] = uniform((self.n_actions, d), bound, generators, device)
+        if self.phi is not None:
+            p["phi"] = uniform((f, d), bound, generators, device)
+        p["running_c"] = uniform((), 1 / math.sqrt(max(1, d)), generators, device)
+        return p
+
+    def masks(self, generators: list[torch.Generator], batch: int, device: torch.device) -> list[Tensor]:
+        return []
+
+    def _table(self, p: Parameters) -> Tensor:
+        table = p["b"][:, None].expand(-1, self.n_actions, -1)
+        if self.onehot:
+            table = table + p["onehot"]
+        if self.phi is not None:
+            table = table + self.phi @ p["phi"]
+        return table
+
+    def embed(self, p: Parameters, x: Tensor, a: Tensor, masks: list[Tensor] | None) -> Tensor:
+        e = p["b"][:, None].expand(*a.shape, -1)
+        if self.onehot:
+            e = e + _rows(p["onehot"], a)
+        if self.phi is not None:
+            e = e + torch.bmm(self.phi[a], p["phi"])
+        return e
+
+    def embed_all(self, p: Parameters, x: Tensor) -> Tensor:
+        return self._table(p)[:, None].expand(-1, x.shape[1], -1, -1)
+
+    def reward(self, p: Parameters, e: Tensor, x: Tensor) -> Tensor:
+        c = p["running_c"].reshape(-1, *([1] * (e.dim() - 2)))
+        return (e * x).sum(dim=-1) + c

@@ -1,0 +1,127 @@
+"""Settings of the learned embeddings. Every choice that the paper leaves open is a named field."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+
+from cael.errors import InputError, choose, positive_int
+
+
+@final
+@dataclass(frozen=True)
+class Training:
+    """How a network is trained: mini-batches from shuffled passes over the log, Adam with decoupled weight decay.
+
+    iterations: gradient steps. batch_size: rows per step (at most the rows of the log). learning_rate, weight_decay: of
+    Adam. holdout: share of the rows kept from training to watch the reward loss; 0 for none. patience: with a holdout,
+    stop after so many checks without improvement and return the best network seen (None: train to the end).
+    check_every: steps between records of the history. device: "cpu", "cuda", or "auto".
+    """
+
+    iterations: int = 1000
+    batch_size: int = 256
+    learning_rate: float = 3e-3
+    weight_decay: float = 0.0
+    holdout: float = 0.0
+    patience: int | None = None
+    check_every: int = 50
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        positive_int("iterations", self.iterations, least=0)
+        positive_int("batch_size", self.batch_size, least=2)
+        positive_int("check_every", self.check_every)
+        choose("device", self.device, ("cpu", "cuda", "auto"))
+        if not self.learning_rate > 0 or not self.weight_decay >= 0:
+            raise InputError(f"learning_rate must be > 0 and weight_decay >= 0; got {self}.")
+        if not 0 <= self.holdout < 1 or (self.patience is not None and self.holdout == 0):
+            raise InputError("holdout must be in [0, 1), and patience needs holdout > 0.")
+
+
+@final
+@dataclass(frozen=True)
+class NetworkSettings:
+    """f(x, a): three layers, batch normalisation, ReLU and dropout in the hidden ones; r_hat = e'x.
+
+    hidden: width of the two hidden layers. dropout: their dropout rate. actions: what the network sees of an action:
+    "features" (its action_features), "onehot", "both"; "auto" is features where the log has them, else one-hot.
+    embedding_dim: None gives e the dimension of x and r_hat = e'x, as in the paper; a number gives it that dimension
+    and r_hat = e'(U x) with a learned U. intercept: append 1 to x in r_hat, so that an offset can be fitted.
+    """
+
+    hidden: int = 64
+    dropout: float = 0.2
+    batchnorm: bool = True
+    actions: str = "auto"
+    embedding_dim: int | None = None
+    intercept: bool = False
+
+    def __post_init__(self) -> None:
+        positive_int("hidden", self.hidden)
+        choose("actions", self.actions, ("auto", "features", "onehot", "both"))
+        if not 0 <= self.dropout < 1:
+            raise InputError(f"dropout must be in [0, 1); got {self.dropout!r}.")
+        if self.embedding_dim is not None:
+            positive_int("embedding_dim", self.embedding_dim)
+
+
+@final
+@dataclass(frozen=True)
+class Objective:
+    """L = L_R + alpha L_bias + beta L_var, and the posterior inside it: one field for each reading of the paper.
+
+    alpha, beta: weights of the two terms. bias: "gini" (the paper's sum over pairs) or "sharp" (the tight bound).
+    variance: "paper" (r_hat^2 sum mu^2 sum w^2) or "direct" (rho^2 r^2). posterior_gradient: True lets the gradient run
+    through mu(a|x, e) into e; False takes the fitted posterior as a constant. reward_gradient: whether r_hat inside
+    L_var is differentiated. variance_n: the n in L_var, of the "dataset" (theory) or of the "batch". features: the
+    posterior's inputs, "e" (line 10 of Algorithm 1) or "xe". offset: give it log mu(a|x). inner: how it is fitted on
+    each mini-batch (line 5): "sklearn" (scikit-learn, from scratch) or "softmax" (the same optimum, warm-started, in
+    torch). C: inverse penalty of the posterior.
+    """
+
+    alpha: float = 10.0
+    beta: float = 0.1
+    bias: str = "gini"
+    variance: str = "paper"
+    posterior_gradient: bool = False
+    reward_gradient: bool = True
+    variance_n: str = "dataset"
+    features: str = "e"
+    offset: bool = False
+    inner: str = "softmax"
+    C: float = 1.0
+
+    def __post_init__(self) -> None:
+        choose("bias", self.bias, ("gini", "sharp"))
+        choose("variance", self.variance, ("paper", "direct"))
+        choose("variance_n", self.variance_n, ("dataset", "batch"))
+        choose("features", self.features, ("e", "xe"))
+        choose("inner", self.inner, ("softmax", "sklearn"))
+        if not (self.alpha >= 0 and self.beta >= 0 and np.isfinite(self.alpha + self.beta)):
+            raise InputError(f"alpha and beta must be >= 0 and finite; got {self.alpha!r}, {self.beta!r}.")
+        if not self.C > 0:
+            raise InputError(f"C must be > 0; got {self.C!r}.")
+        if self.offset and self.inner == "sklearn":
+            raise InputError("scikit-learn's logistic regression takes no offset: use inner='softmax'.")
+
+    @property
+    def needs_posterior(self) -> bool:
+        """Whether a gradient step looks at the posterior at all."""
+        return self.beta > 0 or (self.alpha > 0 and self.posterior_gradient)
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    # The reading that reproduces the sentences of the paper's first figure (docs: readings).
+    "paper": {},
+    # The plainest reading of the update rule: the gradient runs through the posterior.
+    "through": {"posterior_gradient": True},
+}
+
+
+def objective(preset: str, **changes: Any) -> Objective:
+    """The objective of a preset, with changes."""
+    choose("preset", preset, tuple(PRESETS))
+    return replace(Objective(), **{**PRESETS[preset], **changes})
