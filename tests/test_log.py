@@ -130,6 +130,14 @@ def test_the_log_does_not_follow_the_callers_array():
     assert pickle.loads(pickle.dumps(log)).fingerprint == before
 
 
+def test_a_log_can_share_the_callers_memory():
+    rewards = np.array([1.0, 0.0, 1.0, 2.0])
+    log = LoggedData(**{**GOOD, "rewards": rewards}, copy=False)
+    assert np.shares_memory(log.rewards, rewards)
+    with pytest.raises(ValueError, match="read-only"):
+        log.rewards[0] = 5.0
+
+
 def test_a_pickled_log_is_still_immutable():
     log = pickle.loads(pickle.dumps(LoggedData(**GOOD)))
     with pytest.raises(ValueError, match="WRITEABLE"):

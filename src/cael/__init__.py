@@ -2,7 +2,8 @@
 
 from cael import testing, worlds
 from cael._version import __version__
-from cael.diagnostics import Candidate, Diagnostics
+from cael.diagnostics import Candidate, Diagnostics, TrainingFacts
+from cael.embedding import AELMIPS, CAELMIPS, NetworkDM, NetworkOutcome, NetworkSettings, Objective, Training
 from cael.errors import CaelError, InputError, LogError, NeedsError, PolicyError, SupportError
 from cael.estimate import Estimate, ScoreRange
 from cael.estimators import (
@@ -39,6 +40,8 @@ from cael.policy import (
 from cael.problem import Problem
 
 __all__ = [
+    "AELMIPS",
+    "CAELMIPS",
     "DM",
     "DR",
     "IPS",
@@ -70,6 +73,10 @@ __all__ = [
     "Logistic",
     "Mixture",
     "NeedsError",
+    "NetworkDM",
+    "NetworkOutcome",
+    "NetworkSettings",
+    "Objective",
     "OutcomeModel",
     "Policy",
     "PolicyError",
@@ -84,6 +91,8 @@ __all__ = [
     "SwitchDR",
     "Tabular",
     "TopK",
+    "Training",
+    "TrainingFacts",
     "Uniform",
     "__version__",
     "compare",

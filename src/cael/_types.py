@@ -12,11 +12,24 @@ Ints: TypeAlias = NDArray[np.intp]
 Array: TypeAlias = NDArray[Any]
 
 
-def frozen(array: Array) -> Array:
-    """A copy that nobody can write to, not even with `setflags`: its memory is a bytes object."""
+def frozen(array: Array, *, copy: bool = True) -> Array:
+    """A copy that nobody can write to, not even with `setflags`: its memory is a bytes object.
+
+    With copy=False, a read-only view of the caller's own array.
+    """
+    if not copy:
+        view = array.view()
+        view.setflags(write=False)
+        return view
     array = np.ascontiguousarray(array)
     if array.size == 0:
         empty = np.empty(array.shape, array.dtype)
         empty.setflags(write=False)
         return empty
     return np.frombuffer(array.tobytes(), dtype=array.dtype).reshape(array.shape)
+
+
+def all_finite(array: Array, size: int = 2**19) -> bool:
+    """Whether every number is finite, without a mask of the size of the array."""
+    flat = array.reshape(-1)
+    return all(bool(np.isfinite(flat[at : at + size]).all()) for at in range(0, len(flat), size))

@@ -32,6 +32,27 @@ class Candidate:
 
 @final
 @dataclass(frozen=True)
+class TrainingFacts:
+    """What a learned embedding looks like after training.
+
+    iterations: steps taken. history: losses by name, with "iteration". bias_bound: mean over rows of the half-Gini of
+    the posterior and the weights, which times (q_max - q_min) bounds |bias| (Proposition 1). variance_bound: the
+    posterior's term of Proposition 2, with the observed r^2. renyi_entropy: mean order-2 entropy of the posterior;
+    effective_actions: mean of its exponential. converged: of the final posterior's solver.
+    """
+
+    iterations: int
+    history: dict[str, tuple[float, ...]]
+    stopped_early: bool
+    bias_bound: float
+    variance_bound: float
+    renyi_entropy: float
+    effective_actions: float
+    converged: bool
+
+
+@final
+@dataclass(frozen=True)
 class Diagnostics:
     """How much an estimate can be trusted.
 
@@ -41,7 +62,7 @@ class Diagnostics:
     unsupported_mass: the target's mean probability of actions that the logging policy never plays (None: unknown).
     clipped_share: share of rows whose weight was changed by clipping, switching or shrinking.
     cross_fitted: whether every row was predicted by a model that did not see it (None: no model was trained).
-    path: what a data-driven choice looked at. warnings: all this in words.
+    path: what a data-driven choice looked at. training: of a learned embedding. warnings: all this in words.
     """
 
     n: int
@@ -54,6 +75,7 @@ class Diagnostics:
     clipped_share: float | None = None
     cross_fitted: bool | None = None
     path: tuple[Candidate, ...] = ()
+    training: TrainingFacts | None = None
     warnings: tuple[str, ...] = field(default=())
 
     def to_dict(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from cael._types import Floats, Ints, frozen
 from cael.diagnostics import Diagnostics, of_contrast
 from cael.errors import InputError, NeedsError
 from cael.inference import Interval
+from cael.log import LogKey
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -54,13 +55,13 @@ class Estimate:
     """What an estimator says about a policy's value.
 
     estimator: its name. value: the estimate. contributions: (n,), read-only; their mean is the value, and centred
-    they are its influence function (nuisances held fixed). fingerprint: of the log. `a - b` is a paired contrast.
+    they are its influence function (nuisances held fixed). key: of the log. `a - b` is a paired contrast.
     """
 
     estimator: str
     value: float
     contributions: Floats
-    fingerprint: str
+    key: LogKey
     diagnostics: Diagnostics
     clusters: Ints | None = None
     score_range: ScoreRange | None = None
@@ -78,6 +79,11 @@ class Estimate:
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
             object.__setattr__(self, name, frozen(value) if isinstance(value, np.ndarray) else value)
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the log."""
+        return self.key.fingerprint
 
     @property
     def units(self) -> Floats:
@@ -137,7 +143,7 @@ class Estimate:
         """The paired contrast: difference of the values, standard error from the row-wise differences."""
         if not isinstance(other, Estimate):
             return NotImplemented
-        if self.fingerprint != other.fingerprint:
+        if self.key != other.key:
             raise InputError(
                 f"cannot subtract {other.estimator} from {self.estimator}: they come from different logs "
                 f"({self.fingerprint[:12]}..., {other.fingerprint[:12]}...), so their rows are not paired."
@@ -146,7 +152,7 @@ class Estimate:
             estimator=f"{self.estimator} - {other.estimator}",
             value=self.value - other.value,
             contributions=self.contributions - other.contributions,
-            fingerprint=self.fingerprint,
+            key=self.key,
             diagnostics=of_contrast(self.diagnostics, other.diagnostics),
             clusters=self.clusters,
         )

@@ -17,6 +17,7 @@ from cael._types import Floats, Ints
 from cael.errors import InputError, choose, positive_int
 
 METHODS = ("normal", "t", "studentised", "bca", "bernstein", "betting")
+BLOCK = 2**16
 BUCKETS = 1000
 """The bootstrap resamples at most this many sums of rows: the skewness of their mean is that of the rows' mean."""
 
@@ -65,15 +66,18 @@ def bucketed(z: Floats, seed: int, buckets: int = BUCKETS) -> Floats:
     n = len(z)
     if n <= buckets:
         return z
-    value = z.mean()
-    order = np.random.default_rng(seed).permutation(n)
-    starts = np.linspace(0, n, buckets, endpoint=False).astype(np.intp)
-    return value + buckets / n * np.add.reduceat(z[order] - value, starts)
+    value, rng, sums = z.mean(), np.random.default_rng(seed), np.zeros(buckets)
+    for start in range(0, n, BLOCK):  # in blocks, so that no second array of n is made
+        part = z[start : start + BLOCK] - value
+        sums += np.bincount(rng.integers(0, buckets, len(part), dtype=np.uint16), weights=part, minlength=buckets)
+    return value + buckets / n * sums
 
 
 def stderr(z: Floats) -> float:
     """Standard error of the mean of independent units."""
-    return float(z.std(ddof=1) / math.sqrt(len(z)))
+    value, n = z.mean(), len(z)
+    squares = sum(float(d @ d) for s in range(0, n, BLOCK) for d in (z[s : s + BLOCK] - value,))
+    return math.sqrt(squares / (n - 1) / n)
 
 
 def normal(z: Floats, level: float) -> Interval:
@@ -98,18 +102,25 @@ def _around(z: Floats, half: float, level: float, method: str) -> Interval:
 
 def studentised(z: Floats, level: float, *, resamples: int = 999, seed: int = 0) -> Interval:
     """Bootstrap of t = (mean* - mean) / stderr*: right to second order for skewed contributions."""
+    value, spread = float(z.mean()), stderr(z)
     z = bucketed(z, seed)
-    value, spread, m = float(z.mean()), stderr(z), len(z)
+    m = len(z)
     if spread == 0:
         return Interval(value, value, level, "studentised")
     rng = np.random.default_rng(seed)
     t = np.empty(resamples)
-    for start in range(0, resamples, 256):
-        drawn = z[rng.integers(0, m, size=(min(256, resamples - start), m))]
-        error = drawn.std(axis=1, ddof=1) / math.sqrt(m)
-        shift = drawn.mean(axis=1) - value
+    centred, kind = z - value, np.uint16 if m <= 2**16 else np.int64
+    for start in range(0, resamples, 64):
+        drawn = centred.take(rng.integers(0, m, size=(min(64, resamples - start), m), dtype=kind))
+        total = drawn.sum(axis=1)
+        raw = np.einsum("ij,ij->i", drawn, drawn)
+        squares = raw - total**2 / m
+        # The difference of two sums keeps rounding residue: a resample of equal values must count as spreadless.
+        squares[squares <= 1e-12 * raw] = 0.0
+        error = np.sqrt(squares / (m - 1) / m)
         # A resample without spread says nothing about t: it counts as an extreme value on the side it lies on.
-        t[start : start + len(drawn)] = np.divide(shift, error, out=np.sign(shift) * np.inf, where=error > 0)
+        extreme = np.where(total > 0, np.inf, np.where(total < 0, -np.inf, 0.0))
+        t[start : start + len(drawn)] = np.divide(total / m, error, out=extreme, where=error > 0)
     low, high = np.quantile(t, [0.5 - level / 2, 0.5 + level / 2], method="inverted_cdf")
     return Interval(value - float(high) * spread, value - float(low) * spread, level, "studentised")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,7 @@ from typing import Any, NoReturn, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cael._types import Array, Floats, Ints, frozen
+from cael._types import Array, Floats, Ints, all_finite, frozen
 from cael.errors import LogError, first_bad, positive_int
 from cael.policy import Policy, as_policy, logged_probability, probabilities
 
@@ -51,6 +52,32 @@ class Batch:
 
 
 @final
+class LogKey:
+    """Which log an estimate comes from; computes the fingerprint when it is first asked for, then lets the log go."""
+
+    def __init__(self, log: LoggedData) -> None:
+        self._log: LoggedData | None = log
+        self._digest = ""
+
+    @property
+    def fingerprint(self) -> str:
+        if self._log is not None:
+            self._digest, self._log = self._log.fingerprint, None
+        return self._digest
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, LogKey) and self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_log": None, "_digest": self.fingerprint}
+
+
+@final
 class LoggedData:
     """A log of decisions: context, action taken, reward earned, probability with which it was taken.
 
@@ -68,8 +95,10 @@ class LoggedData:
     clusters : (n,) labels of rows that belong together (a user, a session); every interval is then
         cluster-robust and every split keeps a cluster in one fold.
     timestamps : (n,) numbers or datetimes.
+    copy : False keeps the caller's arrays, as read-only views, where their types allow; it halves the memory, and the
+        caller promises not to change them.
 
-    The arrays are copied and cannot be written to. Truth never lives in a log.
+    The arrays are copied and nobody can write to them, not even with `setflags`. Truth never lives in a log.
 
     >>> log = LoggedData([[0.0], [1.0], [2.0]], [0, 1, 0], [1.0, 0.0, 1.0], [0.5, 0.5, 0.5])
     >>> log
@@ -99,6 +128,7 @@ class LoggedData:
         action_features: ArrayLike | None = None,
         clusters: ArrayLike | None = None,
         timestamps: ArrayLike | None = None,
+        copy: bool = True,
     ) -> None:
         r = _vector("rewards", rewards, None)
         n = len(r)
@@ -109,18 +139,17 @@ class LoggedData:
         policy = None if logging is None else as_policy(logging)
         features = None if action_features is None else _matrix("action_features", action_features, None)
         a = _actions(actions, n)
-        self._fill(
-            contexts=frozen(_contexts(contexts, n)),
-            actions=frozen(a),
-            rewards=frozen(r),
-            propensities=None if propensities is None else frozen(_propensities(propensities, n)),
-            logging=policy,
-            n_actions=_count_actions(n_actions, a, policy, features),
-            action_features=None if features is None else frozen(features),
-            clusters=None if clusters is None else frozen(_clusters(clusters, n)),
-            timestamps=None if timestamps is None else frozen(_timestamps(timestamps, n)),
-            rows=slice(0, n),
-        )
+        checked = {
+            "contexts": _contexts(contexts, n),
+            "actions": a,
+            "rewards": r,
+            "propensities": None if propensities is None else _propensities(propensities, n),
+            "action_features": features,
+            "clusters": None if clusters is None else _clusters(clusters, n),
+            "timestamps": None if timestamps is None else _timestamps(timestamps, n),
+        }
+        self._fill(**{name: None if each is None else frozen(each, copy=copy) for name, each in checked.items()})
+        self._fill(logging=policy, n_actions=_count_actions(n_actions, a, policy, features), rows=slice(0, n))
         if policy is not None:
             self._fill(propensities=_cross_check(self, policy))
 
@@ -182,12 +211,24 @@ class LoggedData:
         digest.update(str(self.rows).encode() if isinstance(self.rows, slice) else self.rows.tobytes())
         return digest.hexdigest()
 
+    @property
+    def key(self) -> LogKey:
+        """What estimates keep of the log: the same object for all estimates of one log, while one of them lives."""
+        known = self.__dict__.get("_key")
+        key = None if known is None else known()
+        if key is None:
+            key = LogKey(self)
+            self._fill(_key=weakref.ref(key))
+        return key
+
     @cached_property
     def logging_covers_all(self) -> bool:
         """Whether the logging policy gives every action positive probability on every row."""
         if self.logging is None:
             raise LogError("the logging policy is not known: pass logging= to LoggedData.")
         if self.logging.least is not None and self.logging.least > 0:
+            return True
+        if self.logging.positive:
             return True
         return all(bool(probabilities(self.logging, batch).min() > 0) for batch in self.batches(width=self.n_actions))
 
@@ -250,8 +291,8 @@ def _vector(name: str, values: ArrayLike, n: int | None) -> Floats:
     if array.ndim != 1:
         raise LogError(f"{name} must have one dimension, one entry per row; got shape {array.shape}.")
     _same_length(name, len(array), n)
-    bad = ~np.isfinite(array)
-    if bad.any():
+    if not all_finite(array):
+        bad = ~np.isfinite(array)
         raise LogError(f"{name} must be finite; {first_bad(bad, array)}. Fix or remove these rows first.")
     return array
 
@@ -269,8 +310,8 @@ def _matrix(name: str, values: ArrayLike, n: int | None) -> Floats:
     if array.ndim != 2:
         raise LogError(f"{name} must have two dimensions (rows, columns); got shape {array.shape}.")
     _same_length(name, len(array), n)
-    bad = ~np.isfinite(array)
-    if bad.any():
+    if not all_finite(array):
+        bad = ~np.isfinite(array)
         row, column = np.argwhere(bad)[0]
         many = int(bad.any(axis=1).sum())
         raise LogError(
@@ -297,7 +338,7 @@ def _actions(values: ArrayLike, n: int) -> Ints:
     bad = array < 0
     if bad.any():
         raise LogError(f"actions must be >= 0; {first_bad(bad, array)}.")
-    return array.astype(np.intp)
+    return array.astype(np.intp, copy=False)
 
 
 def _propensities(values: ArrayLike, n: int) -> Floats:
@@ -363,7 +404,13 @@ def _count_actions(given: int | None, actions: Ints, logging: Policy | None, fea
 
 def _cross_check(log: LoggedData, policy: Policy) -> Floats:
     """The propensities, after checking that the logging policy says the same: logging[i, a_i] == propensity_i."""
-    own = np.concatenate([logged_probability(policy, batch) for batch in log.batches(width=log.n_actions)])
+    own, apart, at = np.empty(len(log)), np.zeros(len(log), dtype=bool), 0
+    for batch in log.batches(width=log.n_actions):
+        part = slice(at, at + len(batch))
+        own[part] = logged_probability(policy, batch)
+        if batch.propensities is not None:
+            apart[part] = ~np.isclose(own[part], batch.propensities, rtol=PROPENSITY_RTOL, atol=PROPENSITY_ATOL)
+        at += len(batch)
     impossible = own <= 0
     if impossible.any():
         raise LogError(
@@ -373,7 +420,6 @@ def _cross_check(log: LoggedData, policy: Policy) -> Floats:
     if log.propensities is None:
         return frozen(own)
     given = log.propensities
-    apart = ~np.isclose(own, given, rtol=PROPENSITY_RTOL, atol=PROPENSITY_ATOL)
     if apart.any():
         row = int(np.flatnonzero(apart)[0])
         raise LogError(

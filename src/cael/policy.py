@@ -35,6 +35,7 @@ class Policy(ABC):
     complete: False when only the probability of the logged action is known.
     least, most: the smallest and largest probability it can ever give to any action in any context, where
         that is known beforehand; intervals with a finite-sample guarantee use them.
+    positive: True where it is known that every action has positive probability on every row.
     """
 
     trusted: ClassVar[bool] = False
@@ -42,6 +43,7 @@ class Policy(ABC):
     complete: bool = True
     least: float | None = None
     most: float | None = 1.0
+    positive: bool = False
 
     @abstractmethod
     def probabilities(self, batch: Batch) -> Floats:
@@ -84,11 +86,11 @@ def checked_rows(table: ArrayLike, shape: tuple[int, int], source: str, rows: In
     p = np.asarray(table, dtype=np.float64)
     if p.shape != shape:
         raise PolicyError(f"{source}: expected probabilities of shape {shape} (rows, actions); got {p.shape}.")
-    low = p.min(axis=1)
-    bad = ~(low >= 0)
-    if bad.any():
+    if not p.min() >= 0:
+        low = p.min(axis=1)
+        bad = ~(low >= 0)
         raise PolicyError(f"{source}: probabilities must be >= 0 and not NaN; {first_bad(bad, low, rows)}.")
-    total = p.sum(axis=1)
+    total = np.einsum("ij->i", p)  # faster than sum(axis=1) on short rows
     bad = ~(np.abs(total - 1) <= SUM_ATOL)
     if bad.any():
         raise PolicyError(
@@ -171,6 +173,7 @@ class Tabular(Policy):
 
     trusted: ClassVar[bool] = True
     table: Array
+    lowest: float
 
     def __init__(self, table: ArrayLike, *, copy: bool = True) -> None:
         p = np.asarray(table)
@@ -180,13 +183,8 @@ class Tabular(Policy):
             p = p[:, :, 0]  # obp's action_dist with one position
         if p.ndim not in (1, 2) or p.size == 0:
             raise PolicyError(f"Tabular needs probabilities of shape (k,) or (n, k); got {p.shape}.")
-        _check_in_blocks(np.atleast_2d(p), "Tabular")
-        if copy:
-            p = frozen(p)
-        else:
-            p = p.view()
-            p.setflags(write=False)
-        object.__setattr__(self, "table", p)
+        object.__setattr__(self, "lowest", _check_in_blocks(np.atleast_2d(p), "Tabular"))
+        object.__setattr__(self, "table", frozen(p, copy=copy))
 
     def __repr__(self) -> str:
         return f"Tabular({self.table.shape})"
@@ -210,6 +208,10 @@ class Tabular(Policy):
         _need_rows("Tabular", len(self.table), batch)
         return self.table[batch.rows].astype(np.float64, copy=False)
 
+    @property
+    def positive(self) -> bool:  # type: ignore[override]
+        return self.lowest > 0
+
     def logged_probability(self, batch: Batch) -> Floats:
         _need_actions("Tabular", self.n_actions, batch)
         if self.table.ndim == 1:
@@ -218,10 +220,14 @@ class Tabular(Policy):
         return self.table[batch.row_numbers, batch.actions].astype(np.float64, copy=False)
 
 
-def _check_in_blocks(table: Array, source: str, rows: int = 4096) -> None:
+def _check_in_blocks(table: Array, source: str, size: int = 2**19) -> float:
+    """Check all rows, a block at a time; the smallest probability in the table."""
+    rows, lowest = max(1, size // table.shape[1]), np.inf
     for start in range(0, len(table), rows):
         part = table[start : start + rows]
         checked_rows(part, part.shape, source, np.arange(start, start + len(part)))
+        lowest = min(lowest, float(part.min()))
+    return lowest
 
 
 @final

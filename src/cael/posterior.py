@@ -6,7 +6,8 @@ scikit-learn has no offset and holds several n x k arrays; this holds one block 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import final
 
@@ -16,6 +17,10 @@ from cael._types import Floats, Ints
 from cael.errors import InputError
 from cael.log import BATCH_BYTES, Batch, LoggedData
 from cael.policy import probabilities
+
+GRADIENT_TOLERANCE = 1e-6
+"""The largest component of the gradient of the mean loss at which a fit counts as converged."""
+GROUPS = 8
 
 
 @final
@@ -45,45 +50,81 @@ def fit_softmax(log: LoggedData, features: Floats, *, C: float, offset: bool, ma
     logging policy.
     """
     from scipy.optimize import minimize
+    from threadpoolctl import threadpool_limits
 
     classes = np.arange(log.n_actions) if offset else np.unique(log.actions)
-    n, p, c = len(log), features.shape[1], len(classes)
-    if c < 2:
+    if len(classes) < 2:
         raise InputError("a posterior over actions needs at least two different logged actions.")
-    label = np.searchsorted(classes, log.actions)
-    observed = _class_sums(features, label, c) / n
+    fun = _Likelihood(log, features, np.searchsorted(classes, log.actions), len(classes), C, offset)
+    options = {"maxiter": max_iter, "gtol": GRADIENT_TOLERANCE, "ftol": 1e-11, "maxcor": 10}
+    with threadpool_limits(1, user_api="blas"):  # the cores work on blocks of rows; BLAS threads on top would spin
+        found = minimize(fun, np.zeros(fun.shape[0] * fun.shape[1]), jac=True, method="L-BFGS-B", options=options)
+    weights, intercept = fun.coefficients(found.x)
+    return SoftmaxPosterior(classes, weights, intercept, offset, bool(found.status != 1))
 
-    def loss(flat: Floats) -> tuple[float, Floats]:
-        table = flat.reshape(p + 1, c)
-        total, expected = 0.0, np.zeros((p + 1, c))
-        for part, batch in _blocks(log, c):
-            f = features[part]
-            prior = probabilities(log.logging, batch) if offset and log.logging is not None else None
-            post = _softmax(f @ table[:p] + table[p], prior)
-            total -= float(np.log(np.maximum(post[np.arange(len(f)), label[part]], 1e-300)).sum())
-            expected[:p] += f.T @ post
-            expected[p] += post.sum(axis=0)
-        gradient = expected / n - observed
-        gradient[:p] += table[:p] / (C * n)
-        return total / n + float((table[:p] ** 2).sum()) / (2 * C * n), gradient.ravel()
 
-    options = {"maxiter": max_iter, "gtol": 1e-6, "ftol": 1e-12, "maxcor": 10}
-    found = minimize(loss, np.zeros((p + 1) * c), jac=True, method="L-BFGS-B", options=options)
-    table = found.x.reshape(p + 1, c)
-    return SoftmaxPosterior(classes, table[:p], table[p], offset, bool(found.status != 1))
+@final
+class _Likelihood:
+    """The objective, over flat tables (p + 1, c) with the intercept last; reads the log block by block, on all cores.
+
+    The solver works on centred and decorrelated features, for which L-BFGS needs a fraction of the steps; the penalty
+    stays that of the weights of the given features: W = A V, and the intercept, which is free, takes up the centring.
+    """
+
+    def __init__(self, log: LoggedData, features: Floats, label: Ints, c: int, C: float, offset: bool) -> None:
+        self.log, self.label, self.offset, self.n = log, label, offset, len(log)
+        self.shape = (features.shape[1] + 1, c)
+        self.mean = features.mean(axis=0)
+        self.features = features - self.mean
+        values, vectors = np.linalg.eigh(self.features.T @ self.features / self.n)
+        self.A = vectors / np.sqrt(np.maximum(values, 1e-8 * max(1e-300, float(values.max(initial=0.0)))))
+        self.penalty = self.A.T @ self.A / (C * self.n)
+        self.observed = self._white(_class_sums(self.features, label, c)) / self.n
+        blocks = list(log.batches(width=c, bytes_each=BATCH_BYTES // 4))
+        ends = np.cumsum([len(batch) for batch in blocks])
+        parts = [(slice(end - len(batch), end), batch) for batch, end in zip(blocks, ends, strict=True)]
+        # A fixed number of groups, each summed in order: the result does not depend on the number of cores.
+        self.groups = [parts[g::GROUPS] for g in range(min(GROUPS, len(parts)))]
+
+    def _white(self, sums: Floats) -> Floats:
+        """Sums over rows of [centred features, 1] (p + 1, c), as sums of the decorrelated ones."""
+        return np.vstack([self.A.T @ sums[:-1], sums[-1]])
+
+    def coefficients(self, flat: Floats) -> tuple[Floats, Floats]:
+        """Weights (p, c) and intercept (c,) for the features as they were given."""
+        table = flat.reshape(self.shape)
+        weights = self.A @ table[:-1]
+        return weights, table[-1] - self.mean @ weights
+
+    def __call__(self, flat: Floats) -> tuple[float, Floats]:
+        """Loss and gradient."""
+        table = flat.reshape(self.shape)
+        weights = self.A @ table[:-1]
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            found = list(pool.map(lambda group: self._group(group, weights, table[-1]), self.groups))
+        gradient = self._white(np.sum([each[1] for each in found], axis=0)) / self.n - self.observed
+        pull = self.penalty @ table[:-1]
+        gradient[:-1] += pull
+        return sum(each[0] for each in found) / self.n + 0.5 * float((pull * table[:-1]).sum()), gradient.ravel()
+
+    def _group(self, group: list[tuple[slice, Batch]], weights: Floats, intercept: Floats) -> tuple[float, Floats]:
+        """Minus the log-likelihood, and the expected class sums (p + 1, c), of some blocks of rows."""
+        total, expected = 0.0, np.zeros(self.shape)
+        for part, batch in group:
+            z = self.features[part]
+            prior = probabilities(self.log.logging, batch) if self.offset and self.log.logging is not None else None
+            post = _softmax(z @ weights + intercept, prior)
+            chosen = post[np.arange(len(z)), self.label[part]]
+            total -= float(np.log(np.maximum(chosen, 1e-300)).sum())
+            expected[:-1] += z.T @ post
+            expected[-1] += post.sum(axis=0)
+        return total, expected
 
 
 def _class_sums(features: Floats, label: Ints, c: int) -> Floats:
     """Sums of [features, 1] by class, shape (p + 1, c)."""
     columns = [np.bincount(label, weights=column, minlength=c) for column in features.T]
     return np.vstack([*columns, np.bincount(label, minlength=c)])
-
-
-def _blocks(log: LoggedData, width: int) -> Iterator[tuple[slice, Batch]]:
-    at = 0
-    for batch in log.batches(width=width, bytes_each=BATCH_BYTES // 4):
-        yield slice(at, at + len(batch)), batch
-        at += len(batch)
 
 
 def _softmax(logits: Floats, prior: Floats | None) -> Floats:

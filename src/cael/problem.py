@@ -59,9 +59,11 @@ class Problem:
         log = self.log
         if log.propensities is None:
             raise NeedsError(f"importance weights need {NEEDS['propensities']}.")
-        width = log.n_actions if self.policy.complete else 1
-        p = np.concatenate([logged_probability(self.policy, batch) for batch in log.batches(width=width)])
-        w = W.ratio(p, log.propensities)
+        w, at = np.empty(len(log)), 0
+        for batch in log.batches(width=log.n_actions if self.policy.complete else 1):
+            part = slice(at, at + len(batch))
+            w[part] = W.ratio(logged_probability(self.policy, batch), log.propensities[part])
+            at += len(batch)
         mass = self.unsupported_mass
         if (not w.any() and mass is None) or (mass is not None and mass > 1 - 1e-9):
             raise SupportError(

@@ -60,11 +60,12 @@ def best_baseline(w: Floats, r: Floats) -> float:
 
 def effective_sample_size(w: Floats) -> float:
     """(sum w)^2 / sum w^2: the number of equally weighted rows that would be worth as much; 0 if all are 0."""
+    total, squares = float(w.sum()), float(w @ w)
+    if 1e-200 < squares < 1e200:
+        return total / squares * total
     top = float(w.max())
-    if top == 0:
-        return 0.0
-    scaled = w / top  # squares of very small or very large weights leave the range of floats
-    return float(scaled.sum()) ** 2 / float(scaled @ scaled)
+    # Squares of very small or very large weights leave the range of floats.
+    return effective_sample_size(w / top) if top > 0 else 0.0
 
 
 def tail_index(w: Floats) -> float:

@@ -21,6 +21,8 @@ def flat(contexts):
     return np.full((len(contexts), K), 1 / K)
 
 
+QUICK = cael.Training(iterations=12, batch_size=64)
+
 ESTIMATORS = [
     cael.LoggedMean(),
     cael.IPS(),
@@ -50,6 +52,11 @@ ESTIMATORS = [
     cael.MIPS(folds=2),
     cael.MIPS(np.arange(K) // 2, posterior="exact"),
     cael.SLOPE([cael.IPS(), cael.SNIPS(), cael.DR()]),
+    cael.CAELMIPS(training=QUICK),
+    cael.CAELMIPS(preset="through", training=QUICK),
+    cael.AELMIPS(),
+    cael.NetworkDM(cael.NetworkOutcome(training=QUICK)),
+    cael.DR(cael.NetworkOutcome(training=QUICK), folds=2),
 ]
 
 POLICIES = [

@@ -60,7 +60,7 @@ def mean_of(
 ) -> Estimate:
     """The estimate whose contributions are z (n,): its value is their mean."""
     log = problem.log
-    return Estimate(name, float(z.mean()), z, log.fingerprint, diagnostics, log.clusters, score_range)
+    return Estimate(name, float(z.mean()), z, log.key, diagnostics, log.clusters, score_range)
 
 
 def mean_plus_ratio(
@@ -76,8 +76,13 @@ def mean_plus_ratio(
             f"{name} is undefined: every weight is 0, no logged action has positive target probability. "
             "Collect more rows, or use DM."
         )
-    ratio = float((w * residual).mean()) / mean_w
-    return mean_of(name, problem, start + ratio + w * (residual - ratio) / mean_w, diagnostics)
+    ratio = float(w @ residual) / len(w) / mean_w
+    z = residual - ratio
+    z *= w
+    z /= mean_w
+    z += ratio
+    z += start
+    return mean_of(name, problem, z, diagnostics)
 
 
 def weight_diagnostics(

@@ -27,7 +27,9 @@ def corrected(
 ) -> Estimate:
     """mean(q_target + w (r - q_logged)) for weights w (n,) of at most `bound`."""
     terms = problem.outcome(estimator.outcome, estimator.folds, estimator.seed)
-    z = terms.q_target + w * (problem.log.rewards - terms.q_logged)
+    z = problem.log.rewards - terms.q_logged
+    z *= w
+    z += terms.q_target
     # Rows that share a trained model are not independent, so only injected predictions have a known range.
     known = ScoreRange("doubly_robust", bound) if isinstance(estimator.outcome, FixedOutcome) else None
     return mean_of(estimator.name, problem, z, weight_diagnostics(problem, w, terms.cross_fitted), known)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -15,8 +15,8 @@ from cael.errors import InputError, choose
 from cael.estimate import Estimate
 from cael.estimators.base import Estimator, mean_of, mean_plus_ratio
 from cael.log import Batch, LoggedData
-from cael.policy import probabilities
-from cael.posterior import fit_softmax
+from cael.policy import Policy, probabilities
+from cael.posterior import SoftmaxPosterior, fit_softmax
 from cael.problem import Problem
 
 EMBEDDING_BIAS = "The interval covers the mean of the estimate; the bias of the embedding is not in it."
@@ -159,19 +159,23 @@ class MIPS(Estimator):
         self, problem: Problem, train: LoggedData, test: LoggedData, train_features: Floats, features: Floats
     ) -> tuple[Floats, bool]:
         fitted = fit_softmax(train, train_features, C=self.C, offset=self.offset, max_iter=self.max_iter)
-        every = len(fitted.classes) == test.n_actions
-        parts, at = [], 0
-        for batch in test.batches(width=test.n_actions):
-            pi, mu = probabilities(problem.policy, batch), probabilities(_logging(test), batch)
-            if not every:
-                pi, mu = pi[:, fitted.classes], mu[:, fitted.classes]
-            post = fitted.probabilities(features[at : at + len(batch)], mu)
-            # post is a fresh array; an action that mu never plays here has no finite weight and carries no posterior.
-            np.divide(post, mu, out=post, where=mu > 0)
-            post[mu <= 0] = 0.0
-            parts.append(np.einsum("ij,ij->i", post, pi))
-            at += len(batch)
+        parts = [np.einsum("ij,ij->i", post, w) for post, w in posterior_blocks(fitted, test, problem.policy, features)]
         return np.concatenate(parts), fitted.converged
+
+
+def posterior_blocks(
+    fitted: SoftmaxPosterior, log: LoggedData, policy: Policy, features: Floats
+) -> Iterator[tuple[Floats, Floats]]:
+    """(posterior, weights pi/mu) of the fitted classes, (b, c) each, block by block; where mu is 0 the weight is 0."""
+    every = len(fitted.classes) == log.n_actions
+    at = 0
+    for batch in log.batches(width=log.n_actions):
+        pi, mu = probabilities(policy, batch), probabilities(_logging(log), batch)
+        if not every:
+            pi, mu = pi[:, fitted.classes], mu[:, fitted.classes]
+        post = fitted.probabilities(features[at : at + len(batch)], mu)
+        yield post, np.divide(pi, mu, out=np.zeros_like(pi), where=mu > 0)
+        at += len(batch)
 
 
 def _logging(log: LoggedData) -> Any:

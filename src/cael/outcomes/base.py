@@ -10,7 +10,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cael._types import Array, Floats, frozen
+from cael._types import Array, Floats, all_finite, frozen
 from cael.errors import InputError
 from cael.log import Batch, LoggedData
 from cael.policy import Policy, probabilities
@@ -73,11 +73,9 @@ class FixedOutcome(OutcomeModel, FittedOutcome):
         q = np.asarray(self.q, dtype=np.float64)
         if q.ndim == 3 and q.shape[2] == 1:
             q = q[:, :, 0]
-        if q.ndim not in (1, 2) or q.size == 0 or not np.isfinite(q).all():
+        if q.ndim not in (1, 2) or q.size == 0 or not all_finite(q):
             raise InputError(f"FixedOutcome needs finite predictions of shape (k,) or (n, k); got {q.shape}.")
-        view = q.view()
-        view.setflags(write=False)
-        object.__setattr__(self, "q", frozen(q) if q.ndim == 1 else view)
+        object.__setattr__(self, "q", frozen(q, copy=q.ndim == 1))
 
     def __repr__(self) -> str:
         return f"FixedOutcome({getattr(self.q, 'shape', None) or getattr(self.q, '__name__', 'function')})"

@@ -1,0 +1,138 @@
+"""The loss of CAEL-MIPS on a mini-batch: the three terms, by whichever reading the settings name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cael.embedding import losses
+from cael.embedding.inner import SoftmaxHead, sklearn_head
+from cael.embedding.losses import SortedWeights
+from cael.embedding.network import Network, Parameters
+from cael.embedding.settings import Objective
+from cael.embedding.training import Step, gather_rows
+from cael.log import LoggedData
+from cael.policy import Policy, probabilities
+
+CACHE_BYTES = 2**30
+"""Weights of all rows and actions are kept, sorted, when they need no more than this; else made batch by batch."""
+
+
+@final
+@dataclass(frozen=True)
+class RowWeights:
+    """w = pi/mu for all actions of some rows: w (T, B, k), squares (T, B), its sorted form, and log mu (T, B, k)."""
+
+    w: Tensor
+    squares: Tensor
+    sorted: SortedWeights | None
+    log_mu: Tensor | None
+
+
+@final
+class WeightSource:
+    """The weights of any rows of T logs and targets, on the device; an action that mu never plays gets weight 0."""
+
+    def __init__(
+        self, logs: Sequence[LoggedData], policies: Sequence[Policy], device: torch.device, *, sort: bool, log_mu: bool
+    ) -> None:
+        self.logs, self.policies, self.device = logs, policies, device
+        self.sort, self.log_mu = sort, log_mu
+        size = sum(len(log) * log.n_actions for log in logs) * 4 * (1 + 3 * sort + log_mu)
+        self.kept: RowWeights | None = None
+        if size <= CACHE_BYTES:
+            every = torch.stack([torch.arange(len(log)) for log in logs])
+            self.kept = self._make(every)
+
+    def rows(self, rows: Tensor) -> RowWeights:
+        if self.kept is None:
+            return self._make(rows.cpu())
+        kept = self.kept
+        order = None
+        if kept.sorted is not None:
+            order = SortedWeights(gather_rows(kept.sorted.order, rows), gather_rows(kept.sorted.gaps, rows))
+        log_mu = None if kept.log_mu is None else gather_rows(kept.log_mu, rows)
+        return RowWeights(gather_rows(kept.w, rows), gather_rows(kept.squares, rows), order, log_mu)
+
+    def _make(self, rows: Tensor) -> RowWeights:
+        ratios, logs_mu = [], []
+        for log, policy, some in zip(self.logs, self.policies, rows.numpy(), strict=True):
+            ratio, log_mu_rows = all_weights(log.take(some), policy)
+            ratios.append(ratio)
+            logs_mu.append(log_mu_rows)
+        w = torch.as_tensor(np.stack(ratios), dtype=torch.float32).to(self.device)
+        log_mu = torch.as_tensor(np.stack(logs_mu), dtype=torch.float32).to(self.device) if self.log_mu else None
+        return RowWeights(w, (w**2).sum(dim=-1), losses.sort_weights(w) if self.sort else None, log_mu)
+
+
+def all_weights(log: LoggedData, policy: Policy) -> tuple[np.ndarray, np.ndarray]:
+    """(w, log mu), both (n, k) float32."""
+    n, k = len(log), log.n_actions
+    w, log_mu = np.empty((n, k), dtype=np.float32), np.empty((n, k), dtype=np.float32)
+    at = 0
+    for batch in log.batches(width=k):
+        pi, mu = probabilities(policy, batch), probabilities(log.logging, batch)  # type: ignore[arg-type]
+        part = slice(at, at + len(batch))
+        w[part] = np.divide(pi, mu, out=np.zeros_like(pi), where=mu > 0)
+        with np.errstate(divide="ignore"):
+            log_mu[part] = np.log(mu)
+        at += len(batch)
+    return w, log_mu
+
+
+@final
+class CAELLoss:
+    """L_R + alpha L_bias + beta L_var of a mini-batch, for each trial; refits the posterior on the batch first."""
+
+    def __init__(self, network: Network, settings: Objective, weights: WeightSource, n: int, n_actions: int) -> None:
+        self.network, self.settings, self.weights = network, settings, weights
+        self.n, self.n_actions = n, n_actions
+        self.head: SoftmaxHead | None = None
+
+    def __call__(self, parameters: Parameters, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
+        s = self.settings
+        e = self.network.embed(parameters, step.x, step.a, step.masks)
+        r_hat = self.network.reward(parameters, e, step.x)
+        parts = {"reward": losses.reward_loss(r_hat, step.r)}
+        total = parts["reward"]
+        if not (s.needs_posterior or (step.record and s.alpha + s.beta > 0)):
+            return total, parts
+        given = self.weights.rows(step.rows)
+        p = self.posterior(e if s.posterior_gradient else e.detach(), step, given)
+        n = self.n if s.variance_n == "dataset" else step.rows.shape[1]
+        if s.variance == "paper":
+            inside = r_hat if s.reward_gradient else r_hat.detach()
+            parts["variance"] = losses.variance_loss(inside, p, given.squares, n)
+        else:
+            parts["variance"] = losses.direct_variance_loss(step.r, p, given.w, n)
+        total = total + s.beta * parts["variance"]
+        if (s.alpha > 0 and s.posterior_gradient) or step.record:
+            per_row = losses.sharp_bias(p, given.w) if s.bias == "sharp" else losses.half_gini(p, _sorted(given))
+            parts["bias"] = losses.bias_loss(per_row)
+            total = total + s.alpha * parts["bias"]
+        return total, parts
+
+    def posterior(self, e: Tensor, step: Step, given: RowWeights) -> Tensor:
+        """mu(a|x, e) (T, B, k), fitted on this batch; differentiable in e, the fitted head held constant."""
+        z = torch.cat([step.x, e], dim=-1) if self.settings.features == "xe" else e
+        log_mu = given.log_mu if self.settings.offset else None
+        t, _, p = z.shape
+        if self.head is None:
+            start = torch.zeros(t, p + 1, self.n_actions, device=z.device, dtype=z.dtype)
+            self.head = SoftmaxHead(start, self.settings.C, self.settings.offset)
+        with torch.no_grad():
+            if self.settings.inner == "sklearn":
+                self.head.table = sklearn_head(z, step.a, self.n_actions, self.settings.C)
+            else:
+                self.head.fit(z.detach(), step.a, log_mu)
+        seen = torch.zeros(t, self.n_actions, dtype=torch.bool, device=z.device).scatter(1, step.a, True)
+        return self.head.posterior(z, seen, log_mu)
+
+
+def _sorted(given: RowWeights) -> SortedWeights:
+    return losses.sort_weights(given.w) if given.sorted is None else given.sorted

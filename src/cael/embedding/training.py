@@ -1,0 +1,240 @@
+"""One training loop for every network: (network, data, loss, settings, seeds) -> (parameters, history).
+
+Everything has a leading trial axis T: many trials, or the folds of one log, are trained at once, and each draws its
+random numbers from its own generator, so a trial's numbers do not depend on its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeAlias, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cael.embedding.network import Network, Parameters
+from cael.embedding.settings import Training
+from cael.errors import InputError
+from cael.log import LoggedData
+from cael.progress import progress
+
+Loss: TypeAlias = Callable[[Parameters, "Step"], tuple[Tensor, dict[str, Tensor]]]
+"""(parameters, step) -> the total loss of each trial (T,), and named parts (T,) for the history."""
+
+
+@final
+@dataclass(frozen=True)
+class TrialData:
+    """Logs as tensors: x (T, n, d), a (T, n), r (T, n); rows[t] are the rows that trial t may train on."""
+
+    x: Tensor
+    a: Tensor
+    r: Tensor
+    rows: tuple[Tensor, ...]
+
+    @property
+    def trials(self) -> int:
+        return len(self.x)
+
+
+@final
+@dataclass(frozen=True)
+class Step:
+    """One mini-batch: rows (T, B) and the data there; masks of the dropout, None in evaluation mode."""
+
+    rows: Tensor
+    x: Tensor
+    a: Tensor
+    r: Tensor
+    masks: list[Tensor] | None
+    record: bool
+
+
+@final
+@dataclass(frozen=True)
+class History:
+    """What was seen every so many steps, for one trial: iteration, and each named loss."""
+
+    iterations: tuple[int, ...]
+    losses: dict[str, tuple[float, ...]]
+    best_iteration: int
+    stopped_early: bool
+
+
+def pick_device(name: str) -> torch.device:
+    """The device of a setting; "auto" is the GPU where there is one."""
+    if name == "cuda" and not torch.cuda.is_available():
+        raise InputError("device='cuda' was asked for, but torch finds no GPU; use 'cpu' or 'auto'.")
+    return torch.device("cuda" if name == "cuda" or (name == "auto" and torch.cuda.is_available()) else "cpu")
+
+
+def trial_data(logs: Sequence[LoggedData], device: torch.device, rows: Sequence[np.ndarray] | None = None) -> TrialData:
+    """Logs of equal length as tensors; `rows` restricts what each trial trains on (folds)."""
+    if len({len(log) for log in logs}) != 1:
+        raise InputError("logs that are trained together must have the same number of rows.")
+    every = [np.arange(len(log)) for log in logs] if rows is None else rows
+
+    def stack(arrays: list[np.ndarray], dtype: torch.dtype) -> Tensor:
+        return torch.as_tensor(np.stack(arrays), dtype=dtype).to(device)
+
+    return TrialData(
+        stack([log.contexts for log in logs], torch.float32),
+        stack([log.actions for log in logs], torch.int64),
+        stack([log.rewards for log in logs], torch.float32),
+        tuple(torch.as_tensor(np.asarray(each), dtype=torch.int64, device=device) for each in every),
+    )
+
+
+def make_generators(seeds: Sequence[int], device: torch.device) -> list[torch.Generator]:
+    return [torch.Generator(device=device).manual_seed(int(seed)) for seed in seeds]
+
+
+@contextmanager
+def deterministic() -> Iterator[None]:
+    """Bit-equal results on one device while inside; the global switch is put back afterwards."""
+    before, warn = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=warn)
+
+
+@final
+class _Batches:
+    """Mini-batches (T, B) from shuffled passes over each trial's rows, without replacement within a pass."""
+
+    def __init__(self, rows: Sequence[Tensor], size: int, generators: list[torch.Generator]) -> None:
+        self.rows, self.generators = rows, generators
+        self.size = min([size, *(len(each) for each in rows)])
+        if self.size < 2:
+            raise InputError("a mini-batch needs at least 2 rows: batch normalisation has no spread with one.")
+        self.queues = [each[:0] for each in rows]
+
+    def next(self) -> Tensor:
+        drawn = []
+        for t, (rows, generator) in enumerate(zip(self.rows, self.generators, strict=True)):
+            if len(self.queues[t]) < self.size:
+                self.queues[t] = rows[torch.randperm(len(rows), generator=generator, device=rows.device)]
+            drawn.append(self.queues[t][: self.size])
+            self.queues[t] = self.queues[t][self.size :]
+        return torch.stack(drawn)
+
+
+def gather_rows(values: Tensor, rows: Tensor) -> Tensor:
+    """values (T, n, ...), rows (T, B) -> (T, B, ...)."""
+    t = torch.arange(len(rows), device=rows.device)[:, None]
+    return values[t, rows]
+
+
+def step_at(data: TrialData, rows: Tensor, masks: list[Tensor] | None, record: bool) -> Step:
+    return Step(rows, gather_rows(data.x, rows), gather_rows(data.a, rows), gather_rows(data.r, rows), masks, record)
+
+
+def train(
+    network: Network, data: TrialData, loss: Loss, settings: Training, seeds: Sequence[int], *, label: str = "training"
+) -> tuple[Parameters, tuple[History, ...]]:
+    """Minimise the sum over trials of `loss`; the trials share nothing, so each follows its own gradient."""
+    device = data.x.device
+    generators = make_generators(seeds, device)
+    parameters = network.init(generators, device)
+    learned = [p.requires_grad_() for name, p in parameters.items() if not name.startswith("running")]
+    optimiser = torch.optim.AdamW(learned, lr=settings.learning_rate, weight_decay=settings.weight_decay)
+    rows, watched = _split(data.rows, settings.holdout, generators)
+    batches = _Batches(rows, settings.batch_size, generators)
+    watch = _Watch(network, data, watched, settings)
+    with deterministic(), progress(label, settings.iterations) as advance:
+        for iteration in range(settings.iterations):
+            record = iteration % settings.check_every == 0 or iteration == settings.iterations - 1
+            masks = network.masks(generators, batches.size, device)
+            total, parts = loss(parameters, step_at(data, batches.next(), masks, record))
+            optimiser.zero_grad(set_to_none=True)
+            total.sum().backward()
+            optimiser.step()
+            advance(1)
+            if record and watch.record(iteration, {"total": total, **parts}, parameters):
+                break
+    return watch.result(parameters), watch.histories()
+
+
+def _split(
+    rows: Sequence[Tensor], holdout: float, generators: list[torch.Generator]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Rows to train on and rows to watch, for each trial."""
+    if holdout == 0:
+        return list(rows), [each[:0] for each in rows]
+    train_rows, watched = [], []
+    for each, generator in zip(rows, generators, strict=True):
+        order = each[torch.randperm(len(each), generator=generator, device=each.device)]
+        count = max(1, round(holdout * len(each)))
+        watched.append(order[:count])
+        train_rows.append(order[count:])
+    return train_rows, watched
+
+
+@final
+class _Watch:
+    """Keeps the history, and with a holdout the best parameters of each trial."""
+
+    def __init__(self, network: Network, data: TrialData, watched: list[Tensor], settings: Training) -> None:
+        self.network, self.data, self.watched, self.settings = network, data, watched, settings
+        self.seen: list[tuple[int, dict[str, list[float]]]] = []
+        self.best = np.full(data.trials, np.inf)
+        self.best_at = np.zeros(data.trials, dtype=int)
+        self.kept: Parameters | None = None
+        self.stopped = False
+
+    def record(self, iteration: int, parts: dict[str, Tensor], parameters: Parameters) -> bool:
+        """Note the losses; True when every trial has gone `patience` checks without improvement."""
+        told = {name: value.detach().cpu().tolist() for name, value in parts.items()}
+        if len(self.watched[0]) == 0:
+            self.seen.append((iteration, told))
+            return False
+        held_out = self._held_out(parameters)
+        told["holdout"] = held_out.tolist()
+        self.seen.append((iteration, told))
+        better = held_out < self.best
+        self.best = np.where(better, held_out, self.best)
+        self.best_at = np.where(better, iteration, self.best_at)
+        self._keep(parameters, better)
+        if self.settings.patience is None:
+            return False
+        self.stopped = bool((iteration - self.best_at > self.settings.patience * self.settings.check_every).all())
+        return self.stopped
+
+    @torch.no_grad()
+    def _held_out(self, parameters: Parameters) -> np.ndarray:
+        rows = torch.stack(self.watched)
+        step = step_at(self.data, rows, None, False)
+        e = self.network.embed(parameters, step.x, step.a, None)
+        error = (self.network.reward(parameters, e, step.x) - step.r) ** 2
+        return error.mean(dim=1).cpu().double().numpy()
+
+    def _keep(self, parameters: Parameters, better: np.ndarray) -> None:
+        now = {name: value.detach().clone() for name, value in parameters.items()}
+        if self.kept is None:
+            self.kept = now
+            return
+        for t in np.flatnonzero(better):
+            for name, value in now.items():
+                self.kept[name][t] = value[t]
+
+    def result(self, parameters: Parameters) -> Parameters:
+        """The best parameters where early stopping looked for them, else the last."""
+        chosen = parameters if self.kept is None or self.settings.patience is None else self.kept
+        return {name: value.detach() for name, value in chosen.items()}
+
+    def histories(self) -> tuple[History, ...]:
+        names = sorted({name for _, told in self.seen for name in told})
+        return tuple(
+            History(
+                tuple(iteration for iteration, _ in self.seen),
+                {name: tuple(told[name][t] for _, told in self.seen if name in told) for name in names},
+                int(self.best_at[t]),
+                self.stopped,
+            )
+            for t in range(self.data.trials)
+        )
