@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import final
+from typing import Protocol, final
 
 import numpy as np
 
@@ -21,6 +21,15 @@ from cael.policy import probabilities
 GRADIENT_TOLERANCE = 1e-6
 """The largest component of the gradient of the mean loss at which a fit counts as converged."""
 GROUPS = 8
+
+
+class Features(Protocol):
+    """Inputs (n, p) of the regression: an array, or anything that makes a slice of its rows when asked."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def __getitem__(self, rows: slice, /) -> Floats: ...
 
 
 @final
@@ -42,7 +51,7 @@ class SoftmaxPosterior:
         return _softmax(features @ self.weights + self.intercept, logging if self.offset else None)
 
 
-def fit_softmax(log: LoggedData, features: Floats, *, C: float, offset: bool, max_iter: int) -> SoftmaxPosterior:
+def fit_softmax(log: LoggedData, features: Features, *, C: float, offset: bool, max_iter: int) -> SoftmaxPosterior:
     """The L2-penalised maximum-likelihood fit of the logged actions on features (n, p).
 
     Minimises (1/n) sum_i -log P(a_i | features_i) + |weights|^2 / (2 C n). Without an offset the classes are the
@@ -71,20 +80,27 @@ class _Likelihood:
     stays that of the weights of the given features: W = A V, and the intercept, which is free, takes up the centring.
     """
 
-    def __init__(self, log: LoggedData, features: Floats, label: Ints, c: int, C: float, offset: bool) -> None:
+    def __init__(self, log: LoggedData, features: Features, label: Ints, c: int, C: float, offset: bool) -> None:
         self.log, self.label, self.offset, self.n = log, label, offset, len(log)
         self.shape = (features.shape[1] + 1, c)
-        self.mean = features.mean(axis=0)
-        self.features = features - self.mean
-        values, vectors = np.linalg.eigh(self.features.T @ self.features / self.n)
-        self.A = vectors / np.sqrt(np.maximum(values, 1e-8 * max(1e-300, float(values.max(initial=0.0)))))
-        self.penalty = self.A.T @ self.A / (C * self.n)
-        self.observed = self._white(_class_sums(self.features, label, c)) / self.n
         blocks = list(log.batches(width=c, bytes_each=BATCH_BYTES // 4))
         ends = np.cumsum([len(batch) for batch in blocks])
         parts = [(slice(end - len(batch), end), batch) for batch, end in zip(blocks, ends, strict=True)]
         # A fixed number of groups, each summed in order: the result does not depend on the number of cores.
         self.groups = [parts[g::GROUPS] for g in range(min(GROUPS, len(parts)))]
+        self.raw = features
+        self.mean = sum(features[part].sum(axis=0) for part, _ in parts) / self.n
+        second = sum(z.T @ z for part, _ in parts for z in (self._centred(part),)) / self.n
+        values, vectors = np.linalg.eigh(second)
+        self.A = vectors / np.sqrt(np.maximum(values, 1e-8 * max(1e-300, float(values.max(initial=0.0)))))
+        self.penalty = self.A.T @ self.A / (C * self.n)
+        sums = np.zeros(self.shape)
+        for part, _ in parts:
+            sums += _class_sums(self._centred(part), label[part], c)
+        self.observed = self._white(sums) / self.n
+
+    def _centred(self, part: slice) -> Floats:
+        return self.raw[part] - self.mean
 
     def _white(self, sums: Floats) -> Floats:
         """Sums over rows of [centred features, 1] (p + 1, c), as sums of the decorrelated ones."""
@@ -111,7 +127,7 @@ class _Likelihood:
         """Minus the log-likelihood, and the expected class sums (p + 1, c), of some blocks of rows."""
         total, expected = 0.0, np.zeros(self.shape)
         for part, batch in group:
-            z = self.features[part]
+            z = self._centred(part)
             prior = probabilities(self.log.logging, batch) if self.offset and self.log.logging is not None else None
             post = _softmax(z @ weights + intercept, prior)
             chosen = post[np.arange(len(z)), self.label[part]]

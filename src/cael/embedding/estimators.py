@@ -19,7 +19,7 @@ from cael.estimators.direct import MODEL_BIAS, NOT_TRAINED
 from cael.estimators.marginal import EMBEDDING_BIAS, posterior_blocks
 from cael.log import Batch, LoggedData
 from cael.outcomes.base import FittedOutcome, OutcomeModel
-from cael.posterior import fit_softmax
+from cael.posterior import SoftmaxPosterior
 from cael.problem import Problem
 
 if TYPE_CHECKING:
@@ -84,11 +84,9 @@ class CAELMIPS(Estimator):
         loss = CAELLoss(network, chosen, weights, len(logs[0]), logs[0].n_actions)
         fitted, histories = training.train(network, data, loss, self.training, seeds, label=self.name)
         e = build.embeddings(network, fitted, data)
-        return [
-            finish(self.name, problem, np.hstack([problem.log.contexts, each]) if chosen.features == "xe" else each,
-                   chosen, self.final_iter, history)
-            for problem, each, history in zip(problems, e, histories, strict=True)
-        ]  # fmt: skip
+        if chosen.features == "xe":
+            e = np.concatenate([np.stack([log.contexts for log in logs]), e], axis=2)
+        return finish(self.name, problems, e, chosen, self.final_iter, histories, device)
 
     @property
     def _objective(self) -> Objective:
@@ -160,10 +158,7 @@ class AELMIPS(Estimator):
         fitted, histories = training.train(network, data, loss, self.schedule(len(logs[0])), seeds, label=self.name)
         e = build.embeddings(network, fitted, data)
         chosen = Objective(alpha=0.0, beta=0.0, C=self.C)
-        return [
-            finish(self.name, problem, each, chosen, self.final_iter, history)
-            for problem, each, history in zip(problems, e, histories, strict=True)
-        ]
+        return finish(self.name, problems, e, chosen, self.final_iter, histories, device)
 
 
 def reward_only(network: Any) -> Any:
@@ -179,11 +174,25 @@ def reward_only(network: Any) -> Any:
 
 
 def finish(
-    name: str, problem: Problem, features: Floats, chosen: Objective, final_iter: int, history: History
-) -> Estimate:
-    """Lines 10 and 11: fit the posterior on all rows, weigh, and say what the bounds and the entropy are."""
+    name: str,
+    problems: Sequence[Problem],
+    features: Floats,
+    chosen: Objective,
+    final_iter: int,
+    histories: Sequence[History],
+    device: Any,
+) -> list[Estimate]:
+    """Lines 10 and 11 for each trial: fit the posterior on all rows, weigh, average; features: (T, n, p)."""
+    from cael.embedding.inner import fit_all_rows
+
+    fitted = fit_all_rows(list(features), [problem.log for problem in problems], chosen, final_iter, device)
+    rows = zip(problems, fitted, features, histories, strict=True)
+    return [weigh(name, problem, posterior, z, history) for problem, posterior, z, history in rows]
+
+
+def weigh(name: str, problem: Problem, fitted: SoftmaxPosterior, features: Floats, history: History) -> Estimate:
+    """The MIPS estimate by a fitted posterior, with what the bounds and the entropy are."""
     log = problem.log
-    fitted = fit_softmax(log, features, C=chosen.C, offset=chosen.offset, max_iter=final_iter)
     rho, gini, squares, weight_squares = (np.empty(len(log)) for _ in range(4))
     at = 0
     for post, w in posterior_blocks(fitted, log, problem.policy, features):

@@ -6,12 +6,21 @@ does not occur has probability 0 there, unless the logging policy is given as an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from cael.embedding.settings import Objective
+from cael.log import LoggedData
+from cael.policy import probabilities
+from cael.posterior import SoftmaxPosterior, fit_softmax
+
+FINAL_BYTES = 2**29
+"""The final posterior is fitted on the device, all trials at once, when its (T, n, k) array needs no more than this."""
 
 
 @final
@@ -26,8 +35,13 @@ class SoftmaxHead:
     C: float
     offset: bool
 
-    def fit(self, z: Tensor, a: Tensor, log_mu: Tensor | None, tolerance: float = 1e-4, max_iter: int = 100) -> None:
-        """Move the head to the optimum of this batch: z (T, B, p), a (T, B), log_mu (T, B, k) or None."""
+    def fit(
+        self, z: Tensor, a: Tensor, log_mu: Tensor | None, tolerance: float = 1e-4, max_iter: int = 100
+    ) -> list[float]:
+        """Move the head to the optimum of this batch: z (T, B, p), a (T, B), log_mu (T, B, k) or None.
+
+        Returns the largest component of the gradient that is left, for each trial.
+        """
         z1 = torch.cat([z, torch.ones_like(z[..., :1])], dim=-1)
         classes, label, real = self._classes(a)
         start = torch.gather(self.table, 2, classes[:, None].expand(-1, z1.shape[-1], -1))
@@ -35,9 +49,12 @@ class SoftmaxHead:
         if log_mu is not None:
             extra = extra + torch.gather(log_mu, 2, classes[:, None].expand(-1, z.shape[1], -1))
         # Half of the last batch's coefficients is a better start than all of them: they were fitted to its rows.
-        found = _minimise(_Likelihood(z1, label, extra, self.C), start / 2, real, tolerance, max_iter)
+        found, left = _minimise(
+            _Likelihood(z1, label, extra, self.C, real.sum(dim=1)), start / 2, real, tolerance, max_iter
+        )
         place = classes[:, None].expand(-1, z1.shape[-1], -1)
         self.table = self.table.scatter(2, place, torch.where(real[:, None], found, start))
+        return left
 
     def _classes(self, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The classes of each trial (T, c), padded; the rows' labels among them (T, B); and which are not padding."""
@@ -64,76 +81,111 @@ class SoftmaxHead:
 @final
 @dataclass
 class _Likelihood:
-    """The objective of one batch per trial: z1 (T, B, p + 1), label (T, B), extra added to the logits, C."""
+    """The objective of one batch per trial: z1 (T, B, p + 1), label (T, B), extra added to the logits, C.
+
+    classes: (T,) how many classes of each trial are real; the others are padding with logit -inf.
+    """
 
     z1: Tensor
     label: Tensor
     extra: Tensor
     C: float
+    classes: Tensor
 
     def __post_init__(self) -> None:
-        t, b, _ = self.z1.shape
-        width = int(self.extra.shape[-1])
-        ones = torch.zeros(t, b, width, dtype=self.z1.dtype, device=self.z1.device)
-        ones.scatter_(2, self.label[..., None], 1.0)
-        self.observed = torch.bmm(self.z1.transpose(1, 2), ones) / b
-        self.penalty = torch.full((self.z1.shape[-1], 1), 1 / (self.C * b), device=self.z1.device, dtype=self.z1.dtype)
+        t, b, width = self.z1.shape
+        c, like = int(self.extra.shape[-1]), {"dtype": self.z1.dtype, "device": self.z1.device}
+        self.z1_t = self.z1.transpose(1, 2)
+        ones = torch.zeros(t, b, c, **like).scatter_(2, self.label[..., None], 1.0)
+        self.observed = torch.bmm(self.z1_t, ones) / b
+        self.label = self.label[..., None]
+        self.penalty = torch.full((width, 1), 1 / (self.C * b), **like)
         self.penalty[-1] = 0.0
+        self.ridge = torch.diag(self.penalty[:, 0] + 1e-3 / b)
+        self.outer = (self.z1[..., :, None] * self.z1[..., None, :]).reshape(t, b, width * width)
+        self.factor = (self.classes / (self.classes - 1).clamp(min=1) / b).to(self.z1.dtype)[:, None, None]
 
-    def __call__(self, table: Tensor) -> tuple[Tensor, Tensor]:
-        """Loss (T,) and gradient (T, p + 1, c) of the mean negative log-likelihood plus the penalty."""
-        b = self.z1.shape[1]
+    def __call__(self, table: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Loss (T,), the mean negative log-likelihood plus penalty; gradient (T, p + 1, c); posterior (T, B, c)."""
         logits = torch.bmm(self.z1, table) + self.extra
-        log_norm = torch.logsumexp(logits, dim=-1)
-        fit = torch.gather(logits, 2, self.label[..., None])[..., 0]
-        loss = (log_norm - fit).mean(dim=1) + 0.5 * (self.penalty * table**2).sum(dim=(1, 2))
-        p = torch.exp(logits - log_norm[..., None])
-        gradient = torch.bmm(self.z1.transpose(1, 2), p) / b - self.observed + self.penalty * table
-        return loss, gradient
+        logits = torch.log_softmax(logits, dim=-1)
+        loss = 0.5 * (self.penalty * table**2).sum(dim=(1, 2)) - torch.gather(logits, 2, self.label)[..., 0].mean(dim=1)
+        p = torch.exp(logits)
+        gradient = torch.baddbmm(self.penalty * table - self.observed, self.z1_t, p, alpha=1 / self.z1.shape[1])
+        return loss, gradient, p
 
-    def inverse_blocks(self, table: Tensor, classes: Tensor) -> Tensor:
-        """The inverse (T, c, p + 1, p + 1) of each class's own block of the Hessian; classes: (T,) how many there are.
+    def newton(self, gradient: Tensor, p: Tensor) -> Tensor:
+        """Each class's own block of the Hessian, inverted, times the gradient; (T, p + 1, c).
 
         On tables whose classes sum to 0, the factor c / (c - 1) makes them exact for two classes and for uniform p.
         """
-        t, b, width = self.z1.shape
-        p = torch.softmax(torch.bmm(self.z1, table) + self.extra, dim=-1)
-        outer = (self.z1[..., :, None] * self.z1[..., None, :]).reshape(t, b, width * width)
-        curvature = p * (1 - p) * (classes / (classes - 1).clamp(min=1))[:, None, None]
-        blocks = torch.bmm(curvature.transpose(1, 2), outer).reshape(t, -1, width, width) / b
-        return torch.linalg.inv(blocks + torch.diag(self.penalty[:, 0] + 1e-3 / b))
+        blocks = torch.bmm(((p - p * p) * self.factor).transpose(1, 2), self.outer)
+        blocks = blocks.reshape(*blocks.shape[:2], self.z1.shape[-1], -1) + self.ridge
+        return torch.linalg.solve_ex(blocks, gradient.transpose(1, 2)[..., None])[0][..., 0].transpose(1, 2)
 
 
-def _minimise(fun: _Likelihood, x: Tensor, real: Tensor, tolerance: float, max_iter: int) -> Tensor:
+def _minimise(fun: _Likelihood, x: Tensor, real: Tensor, tolerance: float, max_iter: int) -> tuple[Tensor, list[float]]:
     """Newton's method with the class blocks of the Hessian, for T problems at once, each with its own backtracking.
 
     With many classes the blocks are nearly the whole Hessian. The loss does not change when all classes move together
     (but for the penalty, which is least when they sum to 0), so tables and steps are kept at sum 0. real: (T, c).
     """
-    classes = real.sum(dim=1)
+    mask = real[:, None].to(x.dtype)
+    share = mask / fun.classes[:, None, None]
 
     def centred(table: Tensor) -> Tensor:
-        table = table * real[:, None]
-        return (table - table.sum(dim=2, keepdim=True) / classes[:, None, None]) * real[:, None]
+        return (table - (table * share).sum(dim=2, keepdim=True)) * mask
 
+    rounding = 10 * torch.finfo(x.dtype).eps
     x = centred(x)
-    loss, gradient = fun(x)
+    loss, gradient, p = fun(x)
     for _ in range(max_iter):
-        if bool((gradient.abs().amax(dim=(1, 2)) <= tolerance).all()):
+        if bool((gradient.abs() <= tolerance).all()):
             break
-        step = torch.ones_like(loss)
-        raw = torch.matmul(fun.inverse_blocks(x, classes), gradient.transpose(1, 2)[..., None])[..., 0]
-        direction = -centred(raw.transpose(1, 2))
+        direction = centred(fun.newton(gradient, p))
         slope = (direction * gradient).sum(dim=(1, 2))
+        step = torch.ones_like(loss)
         for _ in range(20):
-            new = x + step[:, None, None] * direction
-            new_loss, new_gradient = fun(new)
-            worse = ~(new_loss <= loss + 1e-4 * step * slope + 1e-6 * loss.abs())
+            new = x - step[:, None, None] * direction
+            new_loss, new_gradient, p = fun(new)
+            worse = ~(new_loss <= loss - 1e-4 * step * slope + rounding * loss.abs())
             if not bool(worse.any()):
                 break
             step = torch.where(worse, step / 2, step)
         x, loss, gradient = new, new_loss, new_gradient
-    return x
+    return x, gradient.abs().amax(dim=(1, 2)).tolist()
+
+
+def fit_all_rows(features: Sequence[np.ndarray], logs: Sequence[LoggedData], settings: Objective, max_iter: int,
+                 device: torch.device) -> list[SoftmaxPosterior]:  # fmt: skip
+    """Line 10: the posterior of each trial on all its rows; features: (n, p) of each.
+
+    At once on the device where everything fits into FINAL_BYTES, else one by one from blocks of rows (`fit_softmax`):
+    the same optimum.
+    """
+    n, k = len(logs[0]), logs[0].n_actions
+    if len(logs) * n * k * 8 > FINAL_BYTES:
+        return [
+            fit_softmax(log, each, C=settings.C, offset=settings.offset, max_iter=max_iter)
+            for log, each in zip(logs, features, strict=True)
+        ]
+    z = torch.as_tensor(np.stack(features), dtype=torch.float64, device=device)
+    a = torch.as_tensor(np.stack([log.actions for log in logs]), device=device)
+    log_mu = None
+    if settings.offset:
+        tables = [np.concatenate([probabilities(log.logging, b) for b in log.batches(k)]) for log in logs]  # type: ignore[arg-type]
+        log_mu = torch.log(torch.as_tensor(np.stack(tables), dtype=torch.float64, device=device))
+    head = SoftmaxHead(
+        torch.zeros(len(logs), z.shape[2] + 1, k, dtype=z.dtype, device=device), settings.C, settings.offset
+    )
+    gradients = head.fit(z, a, log_mu, tolerance=1e-6, max_iter=max_iter)
+    found = []
+    for table, log, gradient in zip(head.table.cpu().numpy(), logs, gradients, strict=True):
+        classes = np.arange(k) if settings.offset else np.unique(log.actions)
+        found.append(
+            SoftmaxPosterior(classes, table[:-1, classes], table[-1, classes], settings.offset, gradient <= 1e-5)
+        )
+    return found
 
 
 def sklearn_head(z: Tensor, a: Tensor, k: int, C: float, tolerance: float = 1e-4) -> Tensor:

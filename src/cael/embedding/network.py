@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from cael.embedding.settings import NetworkSettings
+from cael.embedding.stream import Stream
 
 Parameters: TypeAlias = dict[str, Tensor]
 """Trained tensors by name, each (T, ...); names that start with "running" are statistics, not trained."""
@@ -22,7 +23,7 @@ Parameters: TypeAlias = dict[str, Tensor]
 class Network(Protocol):
     """e = f(x, a) and r_hat(e, x)."""
 
-    def init(self, generators: list[torch.Generator], device: torch.device) -> Parameters:
+    def init(self, stream: Stream) -> Parameters:
         """Fresh parameters, one draw per trial."""
 
     def embed(self, p: Parameters, x: Tensor, a: Tensor, masks: list[Tensor] | None) -> Tensor:
@@ -34,14 +35,13 @@ class Network(Protocol):
     def reward(self, p: Parameters, e: Tensor, x: Tensor) -> Tensor:
         """r_hat (..., B) of embeddings (..., B, e) and contexts (..., B, d)."""
 
-    def masks(self, generators: list[torch.Generator], batch: int, device: torch.device) -> list[Tensor]:
-        """Dropout masks of one step, drawn from each trial's own generator."""
+    def masks(self, stream: Stream, batch: int) -> list[Tensor]:
+        """Dropout masks of one step."""
 
 
-def uniform(shape: tuple[int, ...], bound: float, generators: list[torch.Generator], device: torch.device) -> Tensor:
-    """(T, *shape) values from U(-bound, bound), each trial from its own generator."""
-    drawn = [torch.rand(shape, generator=g, device=device) for g in generators]
-    return (2 * torch.stack(drawn) - 1) * bound
+def around_zero(shape: tuple[int, ...], bound: float, stream: Stream) -> Tensor:
+    """(T, *shape) values from U(-bound, bound)."""
+    return (2 * stream.uniform(*shape) - 1) * bound
 
 
 def _rows(table: Tensor, a: Tensor) -> Tensor:
@@ -66,7 +66,7 @@ class ContextActionNetwork:
             return self.settings.embedding_dim
         return self.context_dim + self.settings.intercept
 
-    def init(self, generators: list[torch.Generator], device: torch.device) -> Parameters:
+    def init(self, stream: Stream) -> Parameters:
         d, h, f = self.context_dim, self.settings.hidden, 0 if self.phi is None else self.phi.shape[1]
         first = 1 / math.sqrt(d + f + (self.n_actions if self.onehot else 0))
         second = 1 / math.sqrt(h)
@@ -80,19 +80,18 @@ class ContextActionNetwork:
         if self.settings.embedding_dim is not None:
             inputs = d + self.settings.intercept
             shapes.append(("u", (inputs, self.embedding_dim), 1 / math.sqrt(max(1, inputs))))
-        p = {name: uniform(shape, bound, generators, device) for name, shape, bound in shapes}
+        p = {name: around_zero(shape, bound, stream) for name, shape, bound in shapes}
         if self.settings.batchnorm:
             for layer in ("1", "2"):
-                p["scale" + layer] = torch.ones(len(generators), h, device=device)
-                p["shift" + layer] = torch.zeros(len(generators), h, device=device)
-                p["running_mean" + layer] = torch.zeros(len(generators), h, device=device)
-                p["running_var" + layer] = torch.ones(len(generators), h, device=device)
+                p["scale" + layer] = torch.ones(stream.trials, h, device=stream.device)
+                p["shift" + layer] = torch.zeros(stream.trials, h, device=stream.device)
+                p["running_mean" + layer] = torch.zeros(stream.trials, h, device=stream.device)
+                p["running_var" + layer] = torch.ones(stream.trials, h, device=stream.device)
         return p
 
-    def masks(self, generators: list[torch.Generator], batch: int, device: torch.device) -> list[Tensor]:
+    def masks(self, stream: Stream, batch: int) -> list[Tensor]:
         rate, h = self.settings.dropout, self.settings.hidden
-        drawn = torch.stack([torch.rand(2, batch, h, generator=g, device=device) for g in generators])
-        kept = (drawn >= rate).to(torch.float32) / (1 - rate)
+        kept = (stream.uniform(2, batch, h) >= rate).to(torch.float32) / (1 - rate)
         return [kept[:, 0], kept[:, 1]]
 
     def _normalise(self, p: Parameters, h: Tensor, layer: str, training: bool) -> Tensor:
@@ -157,18 +156,18 @@ class ActionNetwork:
     phi: Tensor | None
     onehot: bool
 
-    def init(self, generators: list[torch.Generator], device: torch.device) -> Parameters:
+    def init(self, stream: Stream) -> Parameters:
         d, f = self.context_dim, 0 if self.phi is None else self.phi.shape[1]
         bound = 1 / math.sqrt(f + (self.n_actions if self.onehot else 0))
-        p = {"b": uniform((d,), bound, generators, device)}
+        p = {"b": around_zero((d,), bound, stream)}
         if self.onehot:
-            p["onehot"] = uniform((self.n_actions, d), bound, generators, device)
+            p["onehot"] = around_zero((self.n_actions, d), bound, stream)
         if self.phi is not None:
-            p["phi"] = uniform((f, d), bound, generators, device)
-        p["running_c"] = uniform((), 1 / math.sqrt(max(1, d)), generators, device)
+            p["phi"] = around_zero((f, d), bound, stream)
+        p["running_c"] = around_zero((), 1 / math.sqrt(max(1, d)), stream)
         return p
 
-    def masks(self, generators: list[torch.Generator], batch: int, device: torch.device) -> list[Tensor]:
+    def masks(self, stream: Stream, batch: int) -> list[Tensor]:
         return []
 
     def _table(self, p: Parameters) -> Tensor:

@@ -1,7 +1,7 @@
 """One training loop for every network: (network, data, loss, settings, seeds) -> (parameters, history).
 
 Everything has a leading trial axis T: many trials, or the folds of one log, are trained at once, and each draws its
-random numbers from its own generator, so a trial's numbers do not depend on its neighbours.
+random numbers from its own stream, so a trial's numbers do not depend on its neighbours or on the device.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from cael.embedding.network import Network, Parameters
 from cael.embedding.settings import Training
+from cael.embedding.stream import Stream
 from cael.errors import InputError
 from cael.log import LoggedData
 from cael.progress import progress
@@ -88,40 +89,37 @@ def trial_data(logs: Sequence[LoggedData], device: torch.device, rows: Sequence[
     )
 
 
-def make_generators(seeds: Sequence[int], device: torch.device) -> list[torch.Generator]:
-    return [torch.Generator(device=device).manual_seed(int(seed)) for seed in seeds]
-
-
 @contextmanager
 def deterministic() -> Iterator[None]:
     """Bit-equal results on one device while inside; the global switch is put back afterwards."""
     before, warn = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    fill = torch.utils.deterministic.fill_uninitialized_memory
     torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # nothing here reads memory that was not written
     try:
         yield
     finally:
         torch.use_deterministic_algorithms(before, warn_only=warn)
+        torch.utils.deterministic.fill_uninitialized_memory = fill
 
 
 @final
 class _Batches:
     """Mini-batches (T, B) from shuffled passes over each trial's rows, without replacement within a pass."""
 
-    def __init__(self, rows: Sequence[Tensor], size: int, generators: list[torch.Generator]) -> None:
-        self.rows, self.generators = rows, generators
+    def __init__(self, rows: Sequence[Tensor], size: int, stream: Stream) -> None:
+        self.rows, self.stream = rows, stream
         self.size = min([size, *(len(each) for each in rows)])
         if self.size < 2:
             raise InputError("a mini-batch needs at least 2 rows: batch normalisation has no spread with one.")
         self.queues = [each[:0] for each in rows]
 
     def next(self) -> Tensor:
-        drawn = []
-        for t, (rows, generator) in enumerate(zip(self.rows, self.generators, strict=True)):
-            if len(self.queues[t]) < self.size:
-                self.queues[t] = rows[torch.randperm(len(rows), generator=generator, device=rows.device)]
-            drawn.append(self.queues[t][: self.size])
-            self.queues[t] = self.queues[t][self.size :]
-        return torch.stack(drawn)
+        if min(len(queue) for queue in self.queues) < self.size:
+            self.queues = self.stream.shuffled(self.rows)
+        drawn = torch.stack([queue[: self.size] for queue in self.queues])
+        self.queues = [queue[self.size :] for queue in self.queues]
+        return drawn
 
 
 def gather_rows(values: Tensor, rows: Tensor) -> Tensor:
@@ -138,18 +136,17 @@ def train(
     network: Network, data: TrialData, loss: Loss, settings: Training, seeds: Sequence[int], *, label: str = "training"
 ) -> tuple[Parameters, tuple[History, ...]]:
     """Minimise the sum over trials of `loss`; the trials share nothing, so each follows its own gradient."""
-    device = data.x.device
-    generators = make_generators(seeds, device)
-    parameters = network.init(generators, device)
+    stream = Stream(seeds, data.x.device)
+    parameters = network.init(stream)
     learned = [p.requires_grad_() for name, p in parameters.items() if not name.startswith("running")]
     optimiser = torch.optim.AdamW(learned, lr=settings.learning_rate, weight_decay=settings.weight_decay)
-    rows, watched = _split(data.rows, settings.holdout, generators)
-    batches = _Batches(rows, settings.batch_size, generators)
+    rows, watched = _split(data.rows, settings.holdout, stream)
+    batches = _Batches(rows, settings.batch_size, stream)
     watch = _Watch(network, data, watched, settings)
     with deterministic(), progress(label, settings.iterations) as advance:
         for iteration in range(settings.iterations):
             record = iteration % settings.check_every == 0 or iteration == settings.iterations - 1
-            masks = network.masks(generators, batches.size, device)
+            masks = network.masks(stream, batches.size)
             total, parts = loss(parameters, step_at(data, batches.next(), masks, record))
             optimiser.zero_grad(set_to_none=True)
             total.sum().backward()
@@ -160,19 +157,13 @@ def train(
     return watch.result(parameters), watch.histories()
 
 
-def _split(
-    rows: Sequence[Tensor], holdout: float, generators: list[torch.Generator]
-) -> tuple[list[Tensor], list[Tensor]]:
+def _split(rows: Sequence[Tensor], holdout: float, stream: Stream) -> tuple[list[Tensor], list[Tensor]]:
     """Rows to train on and rows to watch, for each trial."""
     if holdout == 0:
         return list(rows), [each[:0] for each in rows]
-    train_rows, watched = [], []
-    for each, generator in zip(rows, generators, strict=True):
-        order = each[torch.randperm(len(each), generator=generator, device=each.device)]
-        count = max(1, round(holdout * len(each)))
-        watched.append(order[:count])
-        train_rows.append(order[count:])
-    return train_rows, watched
+    count = max(1, round(holdout * min(len(each) for each in rows)))
+    mixed = stream.shuffled(rows)
+    return [each[count:] for each in mixed], [each[:count] for each in mixed]
 
 
 @final

@@ -9,14 +9,14 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from cael import inference
-from cael._types import Array, Floats, frozen
+from cael._types import Array, Floats, Ints, frozen
 from cael.diagnostics import weight_facts, weighted
 from cael.errors import InputError, choose
 from cael.estimate import Estimate
 from cael.estimators.base import Estimator, mean_of, mean_plus_ratio
 from cael.log import Batch, LoggedData
 from cael.policy import Policy, probabilities
-from cael.posterior import SoftmaxPosterior, fit_softmax
+from cael.posterior import Features, SoftmaxPosterior, fit_softmax
 from cael.problem import Problem
 
 EMBEDDING_BIAS = "The interval covers the mean of the estimate; the bias of the embedding is not in it."
@@ -140,31 +140,61 @@ class MIPS(Estimator):
             at += len(batch)
         return np.concatenate(parts)
 
+    def _features(self, log: LoggedData) -> RowFeatures:
+        """What the logistic regression sees of each row: its context and its encoded embedding."""
+        if self.row_embeddings is not None:
+            return RowFeatures(log.contexts, encode(self._per_row(log)), np.arange(len(log)))
+        table = self._per_action(log)
+        seen, counts = np.unique(log.actions, return_counts=True)
+        encoded = encode(table[seen], counts)
+        every = np.zeros((log.n_actions, encoded.shape[1]))
+        every[seen] = encoded
+        return RowFeatures(log.contexts, every, log.actions)
+
     def _fitted(self, problem: Problem) -> tuple[Floats, bool]:
         """The weights by a fitted posterior, and whether the solver converged."""
         log = problem.log
-        features = np.hstack([log.contexts, encode(self._per_row(log))])
+        features = self._features(log)
         if self.folds < 2:
             return self._fit_and_weigh(problem, log, log, features, features)
         rho, converged = np.empty(len(log)), True
         for rows in log.folds(self.folds, self.seed):
-            keep = np.ones(len(log), dtype=bool)
-            keep[rows] = False
-            train, test = log.take(keep), log.take(rows)
-            rho[rows], good = self._fit_and_weigh(problem, train, test, features[keep], features[rows])
+            others = np.setdiff1d(np.arange(len(log)), rows)
+            train, test = log.take(others), log.take(rows)
+            rho[rows], good = self._fit_and_weigh(problem, train, test, features.take(others), features.take(rows))
             converged = converged and good
         return rho, converged
 
     def _fit_and_weigh(
-        self, problem: Problem, train: LoggedData, test: LoggedData, train_features: Floats, features: Floats
+        self, problem: Problem, train: LoggedData, test: LoggedData, train_features: RowFeatures, features: RowFeatures
     ) -> tuple[Floats, bool]:
         fitted = fit_softmax(train, train_features, C=self.C, offset=self.offset, max_iter=self.max_iter)
         parts = [np.einsum("ij,ij->i", post, w) for post, w in posterior_blocks(fitted, test, problem.policy, features)]
         return np.concatenate(parts), fitted.converged
 
 
+@final
+@dataclass(frozen=True)
+class RowFeatures:
+    """[contexts, table[code]] of each row, made for a slice of rows at a time: contexts (n, d), table (m, e), code (n,)."""
+
+    contexts: Floats
+    table: Floats
+    code: Ints
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.code), self.contexts.shape[1] + self.table.shape[1]
+
+    def __getitem__(self, rows: slice) -> Floats:
+        return np.hstack([self.contexts[rows], self.table[self.code[rows]]])
+
+    def take(self, rows: Ints) -> RowFeatures:
+        return RowFeatures(self.contexts[rows], self.table, self.code[rows])
+
+
 def posterior_blocks(
-    fitted: SoftmaxPosterior, log: LoggedData, policy: Policy, features: Floats
+    fitted: SoftmaxPosterior, log: LoggedData, policy: Policy, features: Features
 ) -> Iterator[tuple[Floats, Floats]]:
     """(posterior, weights pi/mu) of the fitted classes, (b, c) each, block by block; where mu is 0 the weight is 0."""
     every = len(fitted.classes) == log.n_actions
@@ -207,12 +237,15 @@ def _as_density(given: Any) -> tuple[Floats, ...]:
     return tuple(density)
 
 
-def encode(embeddings: Array) -> Floats:
-    """Inputs of the logistic regression: whole-number columns one-hot without the first, others standardised."""
+def encode(embeddings: Array, counts: Ints | None = None) -> Floats:
+    """Inputs of the logistic regression: whole-number columns one-hot without the first, others standardised.
+
+    counts: how many rows of the log each embedding stands for (one by default).
+    """
     if embeddings.dtype.kind == "f":
-        scale = embeddings.std(axis=0)
-        scale[scale == 0] = 1.0
-        return (embeddings - embeddings.mean(axis=0)) / scale
+        mean = np.average(embeddings, axis=0, weights=counts)
+        scale = np.sqrt(np.average((embeddings - mean) ** 2, axis=0, weights=counts))
+        return (embeddings - mean) / np.where(scale == 0, 1.0, scale)
     columns = []
     for column in embeddings.T:
         values, code = np.unique(column, return_inverse=True)

@@ -1,0 +1,57 @@
+"""Random numbers that are the same on every device: each trial has its own stream, a hash of (seed, place)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+import torch
+from torch import Tensor
+
+
+def _signed(x: int) -> int:
+    return x - 2**64 if x >= 2**63 else x
+
+
+GOLDEN, FIRST, SECOND = (_signed(x) for x in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+
+
+def mix(x: Tensor) -> Tensor:
+    """The finaliser of SplitMix64 (Steele, Lea and Flood 2014) on int64, which wraps around like unsigned numbers."""
+    x = (x ^ ((x >> 30) & (2**34 - 1))) * FIRST
+    x = (x ^ ((x >> 27) & (2**37 - 1))) * SECOND
+    return x ^ ((x >> 31) & (2**33 - 1))
+
+
+@final
+class Stream:
+    """T independent streams, one per seed. The numbers depend on the seed and on how many were drawn before."""
+
+    def __init__(self, seeds: Sequence[int], device: torch.device) -> None:
+        start = torch.tensor([int(seed) for seed in seeds], dtype=torch.int64, device=device)
+        self.keys = mix(start * GOLDEN + GOLDEN)
+        self.drawn = 0
+
+    @property
+    def trials(self) -> int:
+        return len(self.keys)
+
+    @property
+    def device(self) -> torch.device:
+        return self.keys.device
+
+    def bits(self, count: int) -> Tensor:
+        """(T, count) random int64."""
+        place = torch.arange(self.drawn + 1, self.drawn + count + 1, dtype=torch.int64, device=self.device)
+        self.drawn += count
+        return mix(self.keys[:, None] + place * GOLDEN)
+
+    def uniform(self, *shape: int) -> Tensor:
+        """(T, *shape) float32 from U[0, 1)."""
+        count = int(torch.Size(shape).numel())
+        return (((self.bits(count) >> 40) & 0xFFFFFF).to(torch.float32) * 2.0**-24).reshape(self.trials, *shape)
+
+    def shuffled(self, rows: Sequence[Tensor]) -> list[Tensor]:
+        """Each trial's rows in random order."""
+        keys = self.bits(max(len(each) for each in rows))
+        return [each[torch.argsort(keys[t, : len(each)])] for t, each in enumerate(rows)]

@@ -1,0 +1,1 @@
+"""Experiments that make the tables of the documentation."""

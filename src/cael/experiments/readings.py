@@ -1,0 +1,216 @@
+"""What each reading of the paper gives on its default problem: bias, variance, MSE and mean weight, with their errors.
+
+    python -m cael.experiments.readings table  --out docs/results/readings.json     (make readings)
+    python -m cael.experiments.readings search --out docs/results/search.json
+
+All trials of a reading are trained at once. Seeds 0..trials-1 make the logs; trial t is trained with seed t.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+import cael
+from cael._types import Floats
+from cael.embedding.settings import objective
+from cael.problem import Problem
+from cael.worlds import PaperWorld
+
+ROWS = 1000
+
+
+@final
+@dataclass(frozen=True)
+class Summary:
+    """Over trials: bias, variance and MSE against the truth, each with its Monte Carlo standard error."""
+
+    name: str
+    settings: dict[str, Any]
+    trials: int
+    bias: float
+    bias_error: float
+    variance: float
+    variance_error: float
+    mse: float
+    mse_error: float
+    mean_weight: float | None
+    mean_weight_error: float | None
+    seconds: float
+
+
+def summarise(
+    name: str, settings: dict[str, Any], values: Floats, weights: Floats | None, truth: float, seconds: float
+) -> Summary:
+    """values: (trials,) estimates; weights: (trials,) mean weights."""
+    n, error = len(values), values - truth
+    centred = (values - values.mean()) ** 2
+    scale = np.sqrt(n)
+    return Summary(
+        name, settings, n,
+        float(error.mean()), float(values.std(ddof=1) / scale),
+        float(values.var(ddof=1)), float(centred.std(ddof=1) / scale),
+        float((error**2).mean()), float((error**2).std(ddof=1) / scale),
+        None if weights is None else float(weights.mean()),
+        None if weights is None else float(weights.std(ddof=1) / scale),
+        seconds,
+    )  # fmt: skip
+
+
+def problems(trials: int, first: int = 0, change: str = "raw") -> tuple[list[Problem], float]:
+    """Logs of the paper's default world, and the truth. change: rewards "raw", "centred", or "tenth"."""
+    world = PaperWorld()
+    logs = [world.sample(ROWS, seed) for seed in range(first, first + trials)]
+    made = [replace_rewards(log, change) for log in logs]
+    return [Problem(log, world.target) for log in made], world.value(world.target)
+
+
+def replace_rewards(log: cael.LoggedData, change: str) -> cael.LoggedData:
+    if change == "raw":
+        return log
+    r = log.rewards - log.rewards.mean() if change == "centred" else log.rewards / 10
+    return cael.LoggedData(
+        log.contexts, log.actions, r, logging=log.logging, n_actions=log.n_actions, action_features=log.action_features
+    )
+
+
+def restored(values: Floats, trials: int, first: int, change: str) -> Floats:
+    """Estimates on the scale of the raw rewards again."""
+    if change == "centred":
+        world = PaperWorld()
+        return values + np.array([world.sample(ROWS, seed).rewards.mean() for seed in range(first, first + trials)])
+    return values * 10 if change == "tenth" else values
+
+
+def run(
+    name: str,
+    estimator: Any,
+    trials: int,
+    *,
+    first: int = 0,
+    change: str = "raw",
+    settings: dict[str, Any] | None = None,
+) -> Summary:
+    """One row of a table."""
+    given, truth = problems(trials, first, change)
+    start = time.perf_counter()
+    if hasattr(estimator, "solve_many"):
+        found = estimator.solve_many(given, list(range(first, first + trials)))
+    else:
+        found = [estimator.solve(problem) for problem in given]
+    seconds = time.perf_counter() - start
+    values = restored(np.array([each.value for each in found]), trials, first, change)
+    weights = [each.diagnostics.mean_weight for each in found]
+    mean_weights = None if any(weight is None for weight in weights) else np.array(weights, dtype=float)
+    summary = summarise(name, settings or {}, values, mean_weights, truth, seconds)
+    print(
+        f"{name:60s} bias {summary.bias:+.3f}  var {summary.variance:.3f}  mse {summary.mse:.3f} "
+        f"± {summary.mse_error:.3f}"
+        f"  weight {summary.mean_weight or float('nan'):.2f}  {seconds:.1f} s",
+        file=sys.stderr, flush=True,
+    )  # fmt: skip
+    return summary
+
+
+def baselines(trials: int, device: str) -> list[Summary]:
+    """What the paper compares with, and what it does not."""
+    training = cael.Training(device=device)
+    panel: list[tuple[str, Any]] = [
+        ("LoggedMean", cael.LoggedMean()),
+        ("IPS", cael.IPS()),
+        ("SNIPS", cael.SNIPS()),
+        ("NetworkDM", cael.NetworkDM(cael.NetworkOutcome(training=training))),
+        ("AELMIPS, repository settings", cael.AELMIPS(device=device)),
+        ("AELMIPS, trained", cael.AELMIPS("trained", device=device)),
+        ("CAELMIPS, preset paper", cael.CAELMIPS(training=training)),
+    ]
+    return [run(name, estimator, trials) for name, estimator in panel]
+
+
+def table(trials: int, device: str, literal_trials: int) -> list[Summary]:
+    """Every reading: posterior gradient x r_hat gradient x features x n, and the literal inner solver."""
+    rows = baselines(trials, device)
+    training = cael.Training(device=device)
+    rows.append(run("reward loss only (alpha = beta = 0)", cael.CAELMIPS(
+        objective=objective("paper", alpha=0.0, beta=0.0), training=training), trials))  # fmt: skip
+    for through, inside, features, n in product((False, True), (True, False), ("e", "xe"), ("dataset", "batch")):
+        changes = {"posterior_gradient": through, "reward_gradient": inside, "features": features, "variance_n": n}
+        reading = cael.CAELMIPS(objective=objective("paper", **changes), training=training)
+        rows.append(run(" ".join(f"{k}={v}" for k, v in changes.items()), reading, trials, settings=changes))
+    if literal_trials:
+        literal = cael.CAELMIPS(objective=objective("paper", inner="sklearn"))
+        rows.append(run("preset paper, inner=sklearn", literal, literal_trials, settings={"inner": "sklearn"}))
+        same = cael.CAELMIPS(objective=objective("paper"))
+        rows.append(
+            run("preset paper, inner=softmax, same trials", same, literal_trials, settings={"inner": "softmax"})
+        )
+    return rows
+
+
+def search(trials: int, device: str, count: int, seconds: float) -> list[Summary]:
+    """Random search for a setting in which the gradient through the posterior helps; the best run again on new logs."""
+    rng = np.random.default_rng(0)
+    grid = {
+        "learning_rate": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2),
+        "iterations": (100, 300, 1000, 2000),
+        "C": (1.0, 10.0, 100.0, 1000.0),
+        "change": ("raw", "centred", "tenth"),
+        "alpha": (0.0, 1e-3, 1e-2, 1e-1, 1.0, 10.0),
+        "beta": (0.0, 1e-4, 1e-3, 1e-2, 1e-1),
+        "bias": ("gini", "sharp"),
+        "variance": ("paper", "direct"),
+        "reward_gradient": (True, False),
+        "features": ("e", "xe"),
+    }
+    start, rows = time.perf_counter(), []
+    for _ in range(count):
+        if time.perf_counter() - start > seconds:
+            break
+        drawn = {name: values[int(rng.integers(len(values)))] for name, values in grid.items()}
+        rows.append(search_row(drawn, trials, 1000, device))
+    best = sorted(rows, key=lambda row: row.mse)[:5]
+    again = [search_row(row.settings, 30, 2000, device, "again: ") for row in best]
+    return [*again, *rows]
+
+
+def search_row(drawn: dict[str, Any], trials: int, first: int, device: str, prefix: str = "") -> Summary:
+    kept = {k: v for k, v in drawn.items() if k not in ("learning_rate", "iterations", "change")}
+    estimator = cael.CAELMIPS(
+        objective=objective("through", **kept),
+        training=cael.Training(
+            iterations=int(drawn["iterations"]), learning_rate=float(drawn["learning_rate"]), device=device
+        ),
+    )
+    name = prefix + " ".join(f"{k}={v}" for k, v in drawn.items())
+    return run(name, estimator, trials, first=first, change=str(drawn["change"]), settings=drawn)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("table", "search"))
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--trials", type=int, default=30)
+    parser.add_argument("--literal-trials", type=int, default=0, help="trials with scikit-learn on each batch (slow)")
+    parser.add_argument("--count", type=int, default=60, help="settings that the search draws")
+    parser.add_argument("--seconds", type=float, default=1e9, help="time after which the search draws no more")
+    parser.add_argument("--device", default="auto")
+    told = parser.parse_args(arguments)
+    if told.what == "table":
+        rows = table(told.trials, told.device, told.literal_trials)
+    else:
+        rows = search(told.trials, told.device, told.count, told.seconds)
+    told.out.parent.mkdir(parents=True, exist_ok=True)
+    told.out.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
