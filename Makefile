@@ -4,7 +4,7 @@ BIN := .venv/bin
 RUN := .venv/.installed
 DEV := .venv/.installed-dev
 
-.PHONY: demo test check slow bench docs clean
+.PHONY: demo test check slow bench readings docs clean
 
 demo: $(RUN)
 	$(BIN)/cael demo
@@ -23,6 +23,11 @@ slow: $(DEV)
 
 bench: $(DEV)
 	$(BIN)/python benchmarks/against_obp.py
+	$(BIN)/python benchmarks/embedding.py
+
+readings: $(DEV)
+	$(BIN)/python -m cael.experiments.readings table --out docs/results/readings.json
+	$(BIN)/python -m cael.experiments.readings page --out docs/results
 
 docs: $(DEV)
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

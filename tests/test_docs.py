@@ -105,6 +105,16 @@ def test_no_page_is_left_out() -> None:
     assert pages - listed == {DOCS / "index"}
 
 
+def test_tables_are_rendered_from_the_committed_results(tmp_path: Path) -> None:
+    from cael.experiments import readings
+
+    for name in ("readings", "search"):
+        (tmp_path / f"{name}.json").write_text((DOCS / "results" / f"{name}.json").read_text())
+    readings.page(tmp_path)
+    for name in ("readings", "search"):
+        assert (tmp_path / f"{name}.inc").read_text() == (DOCS / "results" / f"{name}.inc").read_text()
+
+
 def test_links_to_docs_exist() -> None:
     """Relative links of the top-level files point to files."""
     for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"):

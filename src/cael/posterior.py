@@ -92,8 +92,11 @@ class _Likelihood:
         self.mean = sum(features[part].sum(axis=0) for part, _ in parts) / self.n
         second = sum(z.T @ z for part, _ in parts for z in (self._centred(part),)) / self.n
         values, vectors = np.linalg.eigh(second)
-        self.A = vectors / np.sqrt(np.maximum(values, 1e-8 * max(1e-300, float(values.max(initial=0.0)))))
-        self.penalty = self.A.T @ self.A / (C * self.n)
+        # For two classes scikit-learn has one logit and penalises that: half of the squares of our two.
+        strength = (2 if c == 2 and not offset else 1) / (C * self.n)
+        # The curvature at a uniform posterior, values / c + strength, becomes 1 / c, as it is for the intercept.
+        self.A = vectors / np.sqrt(np.maximum(values, 0.0) + c * strength)
+        self.penalty = self.A.T @ self.A * strength
         sums = np.zeros(self.shape)
         for part, _ in parts:
             sums += _class_sums(self._centred(part), label[part], c)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, final
@@ -12,13 +13,13 @@ from cael import inference
 from cael._types import Floats
 from cael.diagnostics import Diagnostics, TrainingFacts, weight_facts, weighted, with_warnings
 from cael.embedding.settings import NetworkSettings, Objective, Training, objective
-from cael.errors import InputError, choose
+from cael.errors import InputError, NeedsError, choose
 from cael.estimate import Estimate
 from cael.estimators.base import Estimator, mean_of
 from cael.estimators.direct import MODEL_BIAS, NOT_TRAINED
 from cael.estimators.marginal import EMBEDDING_BIAS, posterior_blocks
 from cael.log import Batch, LoggedData
-from cael.outcomes.base import FittedOutcome, OutcomeModel
+from cael.outcomes.base import FittedOutcome, OutcomeModel, outcome_terms
 from cael.posterior import SoftmaxPosterior
 from cael.problem import Problem
 
@@ -26,6 +27,15 @@ if TYPE_CHECKING:
     from cael.embedding.training import History
 
 FAR_FROM_ONE = 0.2
+"""A mean weight further than this from 1 is told in words."""
+
+
+def require_torch(name: str) -> None:
+    """Say what to install where torch is missing."""
+    if importlib.util.find_spec("torch") is None:
+        raise NeedsError(f"{name} needs torch, which is not installed: pip install 'cael[learn]'.")
+
+
 MIPS_NEEDS = ("logging", "probabilities")
 
 
@@ -71,6 +81,7 @@ class CAELMIPS(Estimator):
 
     def solve_many(self, problems: Sequence[Problem], seeds: Sequence[int]) -> list[Estimate]:
         """Several problems of one shape, trained at once (logs of equal length and the same actions)."""
+        require_torch(type(self).__name__)
         from cael.embedding import build, training
         from cael.embedding.objective import CAELLoss, WeightSource
 
@@ -148,6 +159,7 @@ class AELMIPS(Estimator):
 
     def solve_many(self, problems: Sequence[Problem], seeds: Sequence[int]) -> list[Estimate]:
         """Several problems of one shape, trained at once."""
+        require_torch(type(self).__name__)
         from cael.embedding import build, training
 
         logs = [problem.log for problem in problems]
@@ -248,20 +260,23 @@ class NetworkOutcome(OutcomeModel):
     training: Training = field(default_factory=Training)
 
     def fit(self, log: LoggedData, seed: int) -> FittedOutcome:
-        return self._train([log], [None], seed)[0]
+        return self.fit_many([log], [seed])[0]
 
     def fit_without(self, log: LoggedData, held_out: list[Any], seed: int) -> list[FittedOutcome]:
         """All folds trained at once."""
         rows = [np.setdiff1d(np.arange(len(log)), each) for each in held_out]
-        return self._train([log] * len(rows), rows, seed)
+        return list(self.fit_many([log] * len(rows), [seed + t for t in range(len(rows))], rows))
 
-    def _train(self, logs: list[LoggedData], rows: list[Any], seed: int) -> list[FittedOutcome]:
+    def fit_many(
+        self, logs: Sequence[LoggedData], seeds: Sequence[int], rows: Sequence[Any] | None = None
+    ) -> list[FittedNetwork]:
+        """Networks of several logs of one shape, trained at once, each on its `rows` (all by default)."""
+        require_torch(type(self).__name__)
         from cael.embedding import build, training
 
         device = training.pick_device(self.training.device)
         network = build.context_action_network(logs[0], self.network, device)
-        data = training.trial_data(logs, device, None if rows[0] is None else rows)
-        seeds = [seed + t for t in range(len(logs))]
+        data = training.trial_data(logs, device, rows)
         fitted, _ = training.train(network, data, reward_only(network), self.training, seeds, label="NetworkOutcome")
         return [
             FittedNetwork(network, {name: value[t : t + 1] for name, value in fitted.items()}, str(device))
@@ -271,12 +286,16 @@ class NetworkOutcome(OutcomeModel):
 
 @final
 @dataclass(frozen=True, eq=False)
-class FittedNetwork(FittedOutcome):
-    """A trained network; parameters have one trial."""
+class FittedNetwork(OutcomeModel, FittedOutcome):
+    """A trained network; parameters have one trial. As a model it is fixed, and `fit` gives it back."""
 
+    trains: ClassVar[bool] = False
     network: Any
     parameters: Any
     device: str
+
+    def fit(self, log: LoggedData, seed: int) -> FittedOutcome:
+        return self
 
     def predict(self, batch: Batch) -> Floats:
         import torch
@@ -304,12 +323,25 @@ class NetworkDM(Estimator):
     folds: int = 0
     seed: int = 0
 
-    def solve(self, problem: Problem) -> Estimate:
+    def __post_init__(self) -> None:
         if not isinstance(self.outcome, NetworkOutcome):
             raise InputError("NetworkDM takes a NetworkOutcome; for other models use DM.")
+
+    def solve(self, problem: Problem) -> Estimate:
         terms = problem.outcome(self.outcome, self.folds, self.seed)
-        found = Diagnostics(
-            n=len(problem.log), unsupported_mass=problem.unsupported_mass, cross_fitted=terms.cross_fitted
-        )
-        warnings = (MODEL_BIAS, NOT_TRAINED) if terms.cross_fitted is False else (MODEL_BIAS,)
-        return mean_of(self.name, problem, terms.q_target, with_warnings(found, warnings))
+        return self._estimate(problem, terms.q_target, terms.cross_fitted)
+
+    def solve_many(self, problems: Sequence[Problem], seeds: Sequence[int]) -> list[Estimate]:
+        """Several problems of one shape, their networks trained at once and without folds."""
+        if self.folds:
+            raise InputError("NetworkDM.solve_many trains one network per problem: use folds=0, or solve.")
+        fitted = self.outcome.fit_many([problem.log for problem in problems], seeds)
+        columns = (outcome_terms(p.log, p.policy, f, 0, 0) for p, f in zip(problems, fitted, strict=True))
+        return [
+            self._estimate(problem, terms.q_target, False) for problem, terms in zip(problems, columns, strict=True)
+        ]
+
+    def _estimate(self, problem: Problem, q_target: Floats, cross_fitted: bool | None) -> Estimate:
+        found = Diagnostics(n=len(problem.log), unsupported_mass=problem.unsupported_mass, cross_fitted=cross_fitted)
+        warnings = (MODEL_BIAS, NOT_TRAINED) if cross_fitted is False else (MODEL_BIAS,)
+        return mean_of(self.name, problem, q_target, with_warnings(found, warnings))

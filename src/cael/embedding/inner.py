@@ -6,6 +6,7 @@ does not occur has probability 0 there, unless the logging policy is given as an
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from cael.embedding.settings import Objective
+from cael.errors import InputError
 from cael.log import LoggedData
 from cael.policy import probabilities
 from cael.posterior import SoftmaxPosterior, fit_softmax
@@ -99,9 +101,11 @@ class _Likelihood:
         ones = torch.zeros(t, b, c, **like).scatter_(2, self.label[..., None], 1.0)
         self.observed = torch.bmm(self.z1_t, ones) / b
         self.label = self.label[..., None]
-        self.penalty = torch.full((width, 1), 1 / (self.C * b), **like)
-        self.penalty[-1] = 0.0
-        self.ridge = torch.diag(self.penalty[:, 0] + 1e-3 / b)
+        self.penalty = torch.full((t, width, 1), 1 / (self.C * b), **like)
+        self.penalty[:, -1] = 0.0
+        if bool((self.classes == 2).any()):  # scikit-learn has one logit for two classes, and penalises that
+            self.penalty[self.classes == 2] *= 2
+        self.ridge = torch.diag_embed(self.penalty[..., 0] + 1e-3 / b)[:, None]
         self.outer = (self.z1[..., :, None] * self.z1[..., None, :]).reshape(t, b, width * width)
         self.factor = (self.classes / (self.classes - 1).clamp(min=1) / b).to(self.z1.dtype)[:, None, None]
 
@@ -140,19 +144,21 @@ def _minimise(fun: _Likelihood, x: Tensor, real: Tensor, tolerance: float, max_i
     x = centred(x)
     loss, gradient, p = fun(x)
     for _ in range(max_iter):
-        if bool((gradient.abs() <= tolerance).all()):
-            break
         direction = centred(fun.newton(gradient, p))
-        slope = (direction * gradient).sum(dim=(1, 2))
-        step = torch.ones_like(loss)
+        new, step = x - direction, None
+        new_loss, new_gradient, p = fun(new)
         for _ in range(20):
+            worse = ~(new_loss <= loss * (1 + rounding))
+            # One look at the device per step: is any trial worse, has any not converged?
+            any_worse, all_done = torch.stack([worse.any(), (new_gradient.abs() <= tolerance).all()]).tolist()
+            if not any_worse:
+                break
+            step = torch.where(worse, 0.5, 1.0) if step is None else torch.where(worse, step / 2, step)
             new = x - step[:, None, None] * direction
             new_loss, new_gradient, p = fun(new)
-            worse = ~(new_loss <= loss - 1e-4 * step * slope + rounding * loss.abs())
-            if not bool(worse.any()):
-                break
-            step = torch.where(worse, step / 2, step)
         x, loss, gradient = new, new_loss, new_gradient
+        if all_done:
+            break
     return x, gradient.abs().amax(dim=(1, 2)).tolist()
 
 
@@ -164,6 +170,8 @@ def fit_all_rows(features: Sequence[np.ndarray], logs: Sequence[LoggedData], set
     the same optimum.
     """
     n, k = len(logs[0]), logs[0].n_actions
+    if not settings.offset and any((log.actions == log.actions[0]).all() for log in logs):
+        raise InputError("a posterior over actions needs at least two different logged actions.")
     if len(logs) * n * k * 8 > FINAL_BYTES:
         return [
             fit_softmax(log, each, C=settings.C, offset=settings.offset, max_iter=max_iter)
@@ -195,7 +203,12 @@ def sklearn_head(z: Tensor, a: Tensor, k: int, C: float, tolerance: float = 1e-4
     tables = []
     for features, labels in zip(z.detach().cpu().double().numpy(), a.cpu().numpy(), strict=True):
         table = np.zeros((features.shape[1] + 1, k))
-        model = LogisticRegression(C=C, max_iter=1000, tol=tolerance).fit(features, labels)
+        if (labels == labels[0]).all():
+            tables.append(torch.as_tensor(table, dtype=z.dtype))
+            continue
+        with warnings.catch_warnings():  # of more classes than half the rows, which is what the paper asks for
+            warnings.simplefilter("ignore", UserWarning)
+            model = LogisticRegression(C=C, max_iter=1000, tol=tolerance).fit(features, labels)
         if len(model.classes_) == 2:  # scikit-learn keeps one logit for two classes
             half = np.vstack([-model.coef_[0], model.coef_[0]]) / 2, np.array([-1, 1]) * model.intercept_[0] / 2
         else:

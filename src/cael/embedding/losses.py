@@ -1,6 +1,6 @@
 """The three losses of the paper as pure tensor functions; the last axis of p and w is the k actions.
 
-Each has a slow twin in tests/oracles/twins.py. p: posterior mu(a|x, e), rows sum to 1. w: pi/mu for all actions.
+Each has a slow twin in tests/embedding/slow.py. p: posterior mu(a|x, e), rows sum to 1. w: pi/mu for all actions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def reward_loss(r_hat: Tensor, r: Tensor) -> Tensor:
 def half_gini(p: Tensor, weights: SortedWeights) -> Tensor:
     """sum over pairs a < b of p_a p_b |w_a - w_b|, in O(k) as sum_j F_j (1 - F_j) (w_(j+1) - w_(j)), F = cumsum of p.
 
-    No term is a difference of large numbers, so float32 suffices. (..., k) -> (...).
+    No term is a difference of large numbers: the error is of the order of float rounding times the range of w.
     """
     below = torch.cumsum(torch.gather(p, -1, weights.order), dim=-1)[..., :-1]
     return (below * (1 - below) * weights.gaps).sum(dim=-1)

@@ -83,6 +83,8 @@ class ContextActionNetwork:
         p = {name: around_zero(shape, bound, stream) for name, shape, bound in shapes}
         if self.settings.batchnorm:
             for layer in ("1", "2"):
+                # Normalisation takes a bias away again; its gradient is rounding noise, and Adam would follow it.
+                p["running_b" + layer] = p.pop("b" + layer)
                 p["scale" + layer] = torch.ones(stream.trials, h, device=stream.device)
                 p["shift" + layer] = torch.zeros(stream.trials, h, device=stream.device)
                 p["running_mean" + layer] = torch.zeros(stream.trials, h, device=stream.device)
@@ -93,6 +95,10 @@ class ContextActionNetwork:
         rate, h = self.settings.dropout, self.settings.hidden
         kept = (stream.uniform(2, batch, h) >= rate).to(torch.float32) / (1 - rate)
         return [kept[:, 0], kept[:, 1]]
+
+    def _bias(self, p: Parameters, layer: str) -> Tensor:
+        untrained = self.settings.batchnorm and layer != "3"
+        return p[("running_b" if untrained else "b") + layer][:, None]
 
     def _normalise(self, p: Parameters, h: Tensor, layer: str, training: bool) -> Tensor:
         if not self.settings.batchnorm:
@@ -116,12 +122,12 @@ class ContextActionNetwork:
             if masks is not None:
                 h = h * masks[int(layer) - 1]
             lead = h.shape[:-1]
-            h = torch.baddbmm(p["b" + weight][:, None], h.reshape(lead[0], -1, h.shape[-1]), p["w" + weight])
+            h = torch.baddbmm(self._bias(p, weight), h.reshape(lead[0], -1, h.shape[-1]), p["w" + weight])
             h = h.reshape(*lead, -1)
         return h
 
     def embed(self, p: Parameters, x: Tensor, a: Tensor, masks: list[Tensor] | None) -> Tensor:
-        h = torch.baddbmm(p["b1"][:, None], x, p["x"])
+        h = torch.baddbmm(self._bias(p, "1"), x, p["x"])
         if self.phi is not None:
             h = h + torch.bmm(self.phi[a], p["phi"])
         if self.onehot:
@@ -129,7 +135,7 @@ class ContextActionNetwork:
         return self._upper(p, h, masks)
 
     def embed_all(self, p: Parameters, x: Tensor) -> Tensor:
-        h = torch.baddbmm(p["b1"][:, None], x, p["x"])
+        h = torch.baddbmm(self._bias(p, "1"), x, p["x"])
         table = torch.zeros(h.shape[0], self.n_actions, h.shape[-1], device=x.device)
         if self.phi is not None:
             table = table + self.phi @ p["phi"]

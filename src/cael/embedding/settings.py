@@ -35,7 +35,9 @@ class Training:
         positive_int("batch_size", self.batch_size, least=2)
         positive_int("check_every", self.check_every)
         choose("device", self.device, ("cpu", "cuda", "auto"))
-        if not self.learning_rate > 0 or not self.weight_decay >= 0:
+        if self.patience is not None:
+            positive_int("patience", self.patience)
+        if not 0 < self.learning_rate < np.inf or not 0 <= self.weight_decay < np.inf:
             raise InputError(f"learning_rate must be > 0 and weight_decay >= 0; got {self}.")
         if not 0 <= self.holdout < 1 or (self.patience is not None and self.holdout == 0):
             raise InputError("holdout must be in [0, 1), and patience needs holdout > 0.")
@@ -109,8 +111,11 @@ class Objective:
 
     @property
     def needs_posterior(self) -> bool:
-        """Whether a gradient step looks at the posterior at all."""
-        return self.beta > 0 or (self.alpha > 0 and self.posterior_gradient)
+        """Whether the gradient of L_bias or L_var is not 0, so that a step must look at the posterior."""
+        through_r_hat = self.variance == "paper" and self.reward_gradient
+        return (self.alpha > 0 and self.posterior_gradient) or (
+            self.beta > 0 and (self.posterior_gradient or through_r_hat)
+        )
 
 
 PRESETS: dict[str, dict[str, Any]] = {

@@ -30,7 +30,7 @@ class Stream:
     def __init__(self, seeds: Sequence[int], device: torch.device) -> None:
         start = torch.tensor([int(seed) for seed in seeds], dtype=torch.int64, device=device)
         self.keys = mix(start * GOLDEN + GOLDEN)
-        self.drawn = 0
+        self.drawn = torch.zeros_like(self.keys)
 
     @property
     def trials(self) -> int:
@@ -40,18 +40,21 @@ class Stream:
     def device(self) -> torch.device:
         return self.keys.device
 
-    def bits(self, count: int) -> Tensor:
-        """(T, count) random int64."""
-        place = torch.arange(self.drawn + 1, self.drawn + count + 1, dtype=torch.int64, device=self.device)
-        self.drawn += count
-        return mix(self.keys[:, None] + place * GOLDEN)
+    def bits(self, count: int, trials: slice = slice(None)) -> Tensor:
+        """(T, count) random int64, for some of the trials; only their streams move on."""
+        place = self.drawn[trials, None] + torch.arange(1, count + 1, dtype=torch.int64, device=self.device)
+        self.drawn[trials] += count
+        return mix(self.keys[trials, None] + place * GOLDEN)
 
     def uniform(self, *shape: int) -> Tensor:
         """(T, *shape) float32 from U[0, 1)."""
         count = int(torch.Size(shape).numel())
         return (((self.bits(count) >> 40) & 0xFFFFFF).to(torch.float32) * 2.0**-24).reshape(self.trials, *shape)
 
-    def shuffled(self, rows: Sequence[Tensor]) -> list[Tensor]:
-        """Each trial's rows in random order."""
-        keys = self.bits(max(len(each) for each in rows))
-        return [each[torch.argsort(keys[t, : len(each)])] for t, each in enumerate(rows)]
+    def shuffled(self, rows: Tensor, trial: int) -> Tensor:
+        """One trial's rows in random order."""
+        return rows[torch.argsort(self.bits(len(rows), slice(trial, trial + 1))[0])]
+
+    def shuffled_together(self, rows: Tensor) -> Tensor:
+        """(T, n) rows of all trials, each in its own random order; the same as one by one."""
+        return torch.gather(rows, 1, torch.argsort(self.bits(rows.shape[1]), dim=1))

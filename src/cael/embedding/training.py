@@ -1,7 +1,8 @@
 """One training loop for every network: (network, data, loss, settings, seeds) -> (parameters, history).
 
 Everything has a leading trial axis T: many trials, or the folds of one log, are trained at once, and each draws its
-random numbers from its own stream, so a trial's numbers do not depend on its neighbours or on the device.
+random numbers from its own stream, so a trial's numbers do not depend on its neighbours or on the device. (Trials share
+the batch size, which is at most the rows of the shortest.)
 """
 
 from __future__ import annotations
@@ -74,8 +75,10 @@ def pick_device(name: str) -> torch.device:
 
 def trial_data(logs: Sequence[LoggedData], device: torch.device, rows: Sequence[np.ndarray] | None = None) -> TrialData:
     """Logs of equal length as tensors; `rows` restricts what each trial trains on (folds)."""
-    if len({len(log) for log in logs}) != 1:
-        raise InputError("logs that are trained together must have the same number of rows.")
+    if len({(len(log), log.n_actions, log.contexts.shape[1]) for log in logs}) != 1:
+        raise InputError("logs that are trained together must have the same numbers of rows, actions and contexts.")
+    if any(not np.array_equal(_features(log), _features(logs[0])) for log in logs):
+        raise InputError("logs that are trained together must have the same action_features.")
     every = [np.arange(len(log)) for log in logs] if rows is None else rows
 
     def stack(arrays: list[np.ndarray], dtype: torch.dtype) -> Tensor:
@@ -87,6 +90,10 @@ def trial_data(logs: Sequence[LoggedData], device: torch.device, rows: Sequence[
         stack([log.rewards for log in logs], torch.float32),
         tuple(torch.as_tensor(np.asarray(each), dtype=torch.int64, device=device) for each in every),
     )
+
+
+def _features(log: LoggedData) -> np.ndarray:
+    return np.empty((0, 0)) if log.action_features is None else log.action_features
 
 
 @contextmanager
@@ -115,8 +122,12 @@ class _Batches:
         self.queues = [each[:0] for each in rows]
 
     def next(self) -> Tensor:
-        if min(len(queue) for queue in self.queues) < self.size:
-            self.queues = self.stream.shuffled(self.rows)
+        short = [len(queue) < self.size for queue in self.queues]
+        if all(short) and len({len(each) for each in self.rows}) == 1:
+            self.queues = list(self.stream.shuffled_together(torch.stack(list(self.rows))))
+        else:
+            for t in (t for t, empty in enumerate(short) if empty):
+                self.queues[t] = self.stream.shuffled(self.rows[t], t)
         drawn = torch.stack([queue[: self.size] for queue in self.queues])
         self.queues = [queue[self.size :] for queue in self.queues]
         return drawn
@@ -162,7 +173,7 @@ def _split(rows: Sequence[Tensor], holdout: float, stream: Stream) -> tuple[list
     if holdout == 0:
         return list(rows), [each[:0] for each in rows]
     count = max(1, round(holdout * min(len(each) for each in rows)))
-    mixed = stream.shuffled(rows)
+    mixed = [stream.shuffled(each, t) for t, each in enumerate(rows)]
     return [each[count:] for each in mixed], [each[:count] for each in mixed]
 
 
@@ -193,7 +204,7 @@ class _Watch:
         self._keep(parameters, better)
         if self.settings.patience is None:
             return False
-        self.stopped = bool((iteration - self.best_at > self.settings.patience * self.settings.check_every).all())
+        self.stopped = bool((iteration - self.best_at >= self.settings.patience * self.settings.check_every).all())
         return self.stopped
 
     @torch.no_grad()

@@ -176,7 +176,7 @@ class MIPS(Estimator):
 @final
 @dataclass(frozen=True)
 class RowFeatures:
-    """[contexts, table[code]] of each row, made for a slice of rows at a time: contexts (n, d), table (m, e), code (n,)."""
+    """[contexts, table[code]] of each row, made a slice of rows at a time: contexts (n, d), table (m, e), code (n,)."""
 
     contexts: Floats
     table: Floats

@@ -1,7 +1,9 @@
 """What each reading of the paper gives on its default problem: bias, variance, MSE and mean weight, with their errors.
 
-    python -m cael.experiments.readings table  --out docs/results/readings.json     (make readings)
-    python -m cael.experiments.readings search --out docs/results/search.json
+    python -m cael.experiments.readings table   --out docs/results/readings.json     (make readings)
+    python -m cael.experiments.readings literal --out docs/results/literal.json
+    python -m cael.experiments.readings search  --out docs/results/search.json --trials 8
+    python -m cael.experiments.readings page    --out docs/results
 
 All trials of a reading are trained at once. Seeds 0..trials-1 make the logs; trial t is trained with seed t.
 """
@@ -12,7 +14,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -121,7 +123,7 @@ def run(
     return summary
 
 
-def baselines(trials: int, device: str) -> list[Summary]:
+def baselines(trials: int, device: str) -> Iterator[Summary]:
     """What the paper compares with, and what it does not."""
     training = cael.Training(device=device)
     panel: list[tuple[str, Any]] = [
@@ -133,36 +135,52 @@ def baselines(trials: int, device: str) -> list[Summary]:
         ("AELMIPS, trained", cael.AELMIPS("trained", device=device)),
         ("CAELMIPS, preset paper", cael.CAELMIPS(training=training)),
     ]
-    return [run(name, estimator, trials) for name, estimator in panel]
+    for name, estimator in panel:
+        yield run(name, estimator, trials)
 
 
-def table(trials: int, device: str, literal_trials: int) -> list[Summary]:
-    """Every reading: posterior gradient x r_hat gradient x features x n, and the literal inner solver."""
-    rows = baselines(trials, device)
+def table(trials: int, device: str) -> Iterator[Summary]:
+    """Every reading: posterior gradient x r_hat gradient x features x n."""
+    yield from baselines(trials, device)
     training = cael.Training(device=device)
-    rows.append(run("reward loss only (alpha = beta = 0)", cael.CAELMIPS(
-        objective=objective("paper", alpha=0.0, beta=0.0), training=training), trials))  # fmt: skip
+    alone = cael.CAELMIPS(objective=objective("paper", alpha=0.0, beta=0.0), training=training)
+    yield run("reward loss only (alpha = beta = 0)", alone, trials, settings={"alpha": 0.0, "beta": 0.0})
     for through, inside, features, n in product((False, True), (True, False), ("e", "xe"), ("dataset", "batch")):
         changes = {"posterior_gradient": through, "reward_gradient": inside, "features": features, "variance_n": n}
         reading = cael.CAELMIPS(objective=objective("paper", **changes), training=training)
-        rows.append(run(" ".join(f"{k}={v}" for k, v in changes.items()), reading, trials, settings=changes))
-    if literal_trials:
-        literal = cael.CAELMIPS(objective=objective("paper", inner="sklearn"))
-        rows.append(run("preset paper, inner=sklearn", literal, literal_trials, settings={"inner": "sklearn"}))
-        same = cael.CAELMIPS(objective=objective("paper"))
-        rows.append(
-            run("preset paper, inner=softmax, same trials", same, literal_trials, settings={"inner": "softmax"})
-        )
-    return rows
+        yield run(" ".join(f"{k}={v}" for k, v in changes.items()), reading, trials, settings=changes)
 
 
-def search(trials: int, device: str, count: int, seconds: float) -> list[Summary]:
+def literal(trials: int) -> Iterator[Summary]:
+    """The two inner solvers side by side, on the CPU: scikit-learn from scratch on each batch, and ours."""
+    from joblib import Parallel, delayed
+
+    truth = problems(1)[1]
+    for inner in ("sklearn", "softmax"):
+        estimator = cael.CAELMIPS(objective=objective("paper", inner=inner))
+        start = time.perf_counter()
+        found = np.array(Parallel(n_jobs=-1)(delayed(_one)(estimator, seed) for seed in range(trials)))
+        name = f"preset paper, inner={inner}, on the CPU"
+        row = summarise(name, {"inner": inner}, found[:, 0], found[:, 1], truth, time.perf_counter() - start)
+        print(row, file=sys.stderr, flush=True)
+        yield row
+
+
+def _one(estimator: Any, seed: int) -> tuple[float, float]:
+    import torch
+
+    torch.set_num_threads(1)
+    found = estimator.solve_many(problems(1, seed)[0], [seed])[0]
+    return found.value, found.diagnostics.mean_weight
+
+
+def search(trials: int, device: str, count: int, seconds: float) -> Iterator[Summary]:
     """Random search for a setting in which the gradient through the posterior helps; the best run again on new logs."""
     rng = np.random.default_rng(0)
     grid = {
         "learning_rate": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2),
-        "iterations": (100, 300, 1000, 2000),
-        "C": (1.0, 10.0, 100.0, 1000.0),
+        "iterations": (100, 300, 600),
+        "C": (1.0, 3.0, 10.0),
         "change": ("raw", "centred", "tenth"),
         "alpha": (0.0, 1e-3, 1e-2, 1e-1, 1.0, 10.0),
         "beta": (0.0, 1e-4, 1e-3, 1e-2, 1e-1),
@@ -177,9 +195,9 @@ def search(trials: int, device: str, count: int, seconds: float) -> list[Summary
             break
         drawn = {name: values[int(rng.integers(len(values)))] for name, values in grid.items()}
         rows.append(search_row(drawn, trials, 1000, device))
-    best = sorted(rows, key=lambda row: row.mse)[:5]
-    again = [search_row(row.settings, 30, 2000, device, "again: ") for row in best]
-    return [*again, *rows]
+        yield rows[-1]
+    for row in sorted(rows, key=lambda row: row.mse)[:5]:
+        yield search_row(row.settings, 30, 2000, device, "again: ")
 
 
 def search_row(drawn: dict[str, Any], trials: int, first: int, device: str, prefix: str = "") -> Summary:
@@ -194,22 +212,71 @@ def search_row(drawn: dict[str, Any], trials: int, first: int, device: str, pref
     return run(name, estimator, trials, first=first, change=str(drawn["change"]), settings=drawn)
 
 
+def markdown(rows: Sequence[dict[str, Any]], names: Callable[[dict[str, Any]], str]) -> str:
+    """A table of summaries, each number with its Monte Carlo standard error."""
+
+    def pair(row: dict[str, Any], name: str, digits: int) -> str:
+        if row[name] is None:
+            return ""
+        return f"{row[name]:.{digits}f} ± {row[name + '_error']:.{digits}f}"
+
+    lines = ["| reading | trials | bias | variance | MSE | mean weight |", "|---|---:|---:|---:|---:|---:|"]
+    for row in rows:
+        cells = [names(row), str(row["trials"]), *(pair(row, name, 3) for name in ("bias", "variance", "mse"))]
+        lines.append("| " + " | ".join([*cells, pair(row, "mean_weight", 2)]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def reading_name(row: dict[str, Any]) -> str:
+    told = row["settings"]
+    if "posterior_gradient" not in told:
+        return row["name"]
+    through = "gradient through the posterior" if told["posterior_gradient"] else "posterior constant"
+    inside = "r_hat differentiated" if told["reward_gradient"] else "r_hat detached"
+    return f"{through}, {inside}, features {told['features']}, n of the {told['variance_n']}"
+
+
+def search_name(row: dict[str, Any]) -> str:
+    told = {name: value for name, value in row["settings"].items() if value is not None}
+    again = "**again, new logs:** " if row["name"].startswith("again") else ""
+    return again + ", ".join(f"{name} {value}" for name, value in told.items())
+
+
+def page(folder: Path) -> None:
+    """Render the results in `folder` as the tables that the documentation includes."""
+    for name, label in (("readings", reading_name), ("search", search_name)):
+        rows = json.loads((folder / f"{name}.json").read_text())
+        rows = (
+            sorted(rows, key=lambda row: (not row["name"].startswith("again"), row["mse"]))
+            if name == "search"
+            else rows
+        )
+        (folder / f"{name}.inc").write_text(markdown(rows, label))
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("table", "search"))
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("what", choices=("table", "literal", "search", "page"))
+    parser.add_argument("--out", type=Path, required=True, help="a .json file; for page, the folder of the results")
     parser.add_argument("--trials", type=int, default=30)
-    parser.add_argument("--literal-trials", type=int, default=0, help="trials with scikit-learn on each batch (slow)")
     parser.add_argument("--count", type=int, default=60, help="settings that the search draws")
     parser.add_argument("--seconds", type=float, default=1e9, help="time after which the search draws no more")
     parser.add_argument("--device", default="auto")
     told = parser.parse_args(arguments)
+    if told.what == "page":
+        page(told.out)
+        return
     if told.what == "table":
-        rows = table(told.trials, told.device, told.literal_trials)
+        made = table(told.trials, told.device)
+    elif told.what == "literal":
+        made = literal(told.trials)
     else:
-        rows = search(told.trials, told.device, told.count, told.seconds)
+        made = search(told.trials, told.device, told.count, told.seconds)
     told.out.parent.mkdir(parents=True, exist_ok=True)
-    told.out.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+    rows: list[dict[str, Any]] = []
+    for row in made:  # written after each row, so that a run that is stopped leaves what it had
+        rows.append(asdict(row))
+        told.out.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 if __name__ == "__main__":
