@@ -2,7 +2,7 @@
 
     python -m cael.experiments.readings table   --out docs/results/readings.json     (make readings)
     python -m cael.experiments.readings literal --out docs/results/literal.json
-    python -m cael.experiments.readings search  --out docs/results/search.json --trials 8
+    python -m cael.experiments.readings search  --out docs/results/search.json --trials 16
     python -m cael.experiments.readings page    --out docs/results
 
 All trials of a reading are trained at once. Seeds 0..trials-1 make the logs; trial t is trained with seed t.
@@ -179,8 +179,8 @@ def search(trials: int, device: str, count: int, seconds: float) -> Iterator[Sum
     rng = np.random.default_rng(0)
     grid = {
         "learning_rate": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2),
-        "iterations": (100, 300, 600),
-        "C": (1.0, 3.0, 10.0),
+        "iterations": (100, 300, 1000),
+        "C": (1.0, 10.0, 100.0),
         "change": ("raw", "centred", "tenth"),
         "alpha": (0.0, 1e-3, 1e-2, 1e-1, 1.0, 10.0),
         "beta": (0.0, 1e-4, 1e-3, 1e-2, 1e-1),
