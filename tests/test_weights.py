@@ -46,6 +46,12 @@ def test_tail_index_finds_the_tail(k):
     assert abs(np.mean(found) - k) < 4 * spread + 0.08 * abs(0.5 - k) + 0.02
 
 
+def test_tail_index_of_a_million_weights_overflows_nowhere():
+    """Warnings are errors in this suite: the profile likelihood of many weights spans hundreds of logarithms."""
+    w = np.exp(2 * np.random.default_rng(0).standard_normal(1_000_000))
+    assert 0 < W.tail_index(w) < 1
+
+
 def test_tail_index_of_weights_with_a_ceiling_is_not_a_number():
     rng = np.random.default_rng(2)
     two_valued = np.where(rng.random(1000) < 0.05, 400.0, 0.2)

@@ -26,18 +26,10 @@ from cael.evaluation import Comparison, Evaluation, compare, evaluate
 from cael.inference import Interval
 from cael.log import Batch, LoggedData
 from cael.outcomes import Boosting, FittedOutcome, FixedOutcome, Logistic, OutcomeModel, Ridge, SklearnOutcome
-from cael.policy import (
-    EpsilonGreedy,
-    FromModel,
-    LoggedOnly,
-    Mixture,
-    Policy,
-    Softmax,
-    Tabular,
-    TopK,
-    Uniform,
-)
+from cael.policy import FromModel, LoggedOnly, Mixture, Policy, Tabular, Uniform
 from cael.problem import Problem
+from cael.scored import EpsilonGreedy, Softmax
+from cael.sparse import TopK
 
 __all__ = [
     "AELMIPS",

@@ -12,7 +12,8 @@ from typing import Any, NoReturn, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cael._types import Array, Floats, Ints, all_finite, frozen
+from cael import checks
+from cael._types import Array, Floats, Ints, frozen
 from cael.errors import LogError, first_bad, positive_int
 from cael.policy import Policy, as_policy, logged_probability, probabilities
 
@@ -130,26 +131,26 @@ class LoggedData:
         timestamps: ArrayLike | None = None,
         copy: bool = True,
     ) -> None:
-        r = _vector("rewards", rewards, None)
+        r = checks.vector("rewards", rewards, None)
         n = len(r)
         if n == 0:
             raise LogError("the log is empty: expected at least 2 rows, got 0. Check the filter that made it.")
         if n == 1:
             raise LogError("the log has one row: a standard error needs at least 2 rows.")
         policy = None if logging is None else as_policy(logging)
-        features = None if action_features is None else _matrix("action_features", action_features, None)
-        a = _actions(actions, n)
+        features = None if action_features is None else checks.matrix("action_features", action_features, None)
+        a = checks.actions_of(actions, n)
         checked = {
-            "contexts": _contexts(contexts, n),
+            "contexts": checks.contexts_of(contexts, n),
             "actions": a,
             "rewards": r,
-            "propensities": None if propensities is None else _propensities(propensities, n),
+            "propensities": None if propensities is None else checks.propensities_of(propensities, n),
             "action_features": features,
-            "clusters": None if clusters is None else _clusters(clusters, n),
-            "timestamps": None if timestamps is None else _timestamps(timestamps, n),
+            "clusters": None if clusters is None else checks.clusters_of(clusters, n),
+            "timestamps": None if timestamps is None else checks.timestamps_of(timestamps, n),
         }
         self._fill(**{name: None if each is None else frozen(each, copy=copy) for name, each in checked.items()})
-        self._fill(logging=policy, n_actions=_count_actions(n_actions, a, policy, features), rows=slice(0, n))
+        self._fill(logging=policy, n_actions=checks.count_actions(n_actions, a, policy, features), rows=slice(0, n))
         if policy is not None:
             self._fill(propensities=_cross_check(self, policy))
 
@@ -281,125 +282,6 @@ class LoggedData:
             raise LogError(f"cannot split {groups} {what} into {k} folds: use folds={groups} or fewer.")
         fold_of = np.random.default_rng(seed).permutation(groups) % k
         return tuple(np.flatnonzero(fold_of[codes] == fold) for fold in range(k))
-
-
-def _vector(name: str, values: ArrayLike, n: int | None) -> Floats:
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise LogError(f"{name} must be numbers: {error}.") from None
-    if array.ndim != 1:
-        raise LogError(f"{name} must have one dimension, one entry per row; got shape {array.shape}.")
-    _same_length(name, len(array), n)
-    if not all_finite(array):
-        bad = ~np.isfinite(array)
-        raise LogError(f"{name} must be finite; {first_bad(bad, array)}. Fix or remove these rows first.")
-    return array
-
-
-def _same_length(name: str, length: int, n: int | None) -> None:
-    if n is not None and length != n:
-        raise LogError(f"lengths differ: rewards has {n} rows, {name} has {length}. They must describe the same rows.")
-
-
-def _matrix(name: str, values: ArrayLike, n: int | None) -> Floats:
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise LogError(f"{name} must be numbers: {error}. Encode categories first.") from None
-    if array.ndim != 2:
-        raise LogError(f"{name} must have two dimensions (rows, columns); got shape {array.shape}.")
-    _same_length(name, len(array), n)
-    if not all_finite(array):
-        bad = ~np.isfinite(array)
-        row, column = np.argwhere(bad)[0]
-        many = int(bad.any(axis=1).sum())
-        raise LogError(
-            f"{name} must be finite; row {row}, column {column} has {array[row, column]} ({many} such rows)."
-        )
-    return array
-
-
-def _contexts(values: ArrayLike | None, n: int) -> Floats:
-    return np.empty((n, 0)) if values is None else _matrix("contexts", values, n)
-
-
-def _actions(values: ArrayLike, n: int) -> Ints:
-    array = np.asarray(values)
-    if array.ndim != 1:
-        raise LogError(f"actions must have one dimension, one entry per row; got shape {array.shape}.")
-    _same_length("actions", len(array), n)
-    if array.dtype.kind not in "iuf":
-        raise LogError(f"actions must be whole numbers 0..k-1; got {array.dtype}. Map action names to numbers first.")
-    if array.dtype.kind == "f":
-        bad = ~np.isfinite(array) | (array != np.floor(array))
-        if bad.any():
-            raise LogError(f"actions must be whole numbers; {first_bad(bad, array)}.")
-    bad = array < 0
-    if bad.any():
-        raise LogError(f"actions must be >= 0; {first_bad(bad, array)}.")
-    return array.astype(np.intp, copy=False)
-
-
-def _propensities(values: ArrayLike, n: int) -> Floats:
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 1:
-        raise LogError(
-            f"propensities must have one entry per row, the probability of the action taken; got shape {array.shape}. "
-            "Pass the probabilities of all actions as logging=."
-        )
-    _same_length("propensities", len(array), n)
-    bad = ~((array > 0) & (array <= 1))
-    if bad.any():
-        raise LogError(
-            f"propensity must be in (0, 1]; {first_bad(bad, array)}. An action that was taken had a positive "
-            "probability: correct the log, or remove these rows knowingly."
-        )
-    return array
-
-
-def _clusters(values: ArrayLike, n: int) -> Ints:
-    array = np.asarray(values)
-    if array.ndim != 1:
-        raise LogError(f"clusters must have one label per row; got shape {array.shape}.")
-    _same_length("clusters", len(array), n)
-    missing = array != array
-    if np.any(missing):
-        raise LogError(f"clusters must not be missing; {first_bad(np.asarray(missing, dtype=bool), array)}.")
-    codes = np.unique(array, return_inverse=True)[1].astype(np.intp)
-    if codes.max() == 0:
-        raise LogError("all rows are in one cluster: a standard error needs at least 2 clusters.")
-    return codes
-
-
-def _timestamps(values: ArrayLike, n: int) -> Array:
-    array = np.asarray(values)
-    if array.ndim != 1 or array.dtype.kind not in "iufM":
-        raise LogError(
-            f"timestamps must be one number or datetime64 per row; got {array.dtype} of shape {array.shape}."
-        )
-    _same_length("timestamps", len(array), n)
-    missing = array != array
-    if missing.any():
-        raise LogError(f"timestamps must not be missing; {first_bad(missing, array)}.")
-    return array
-
-
-def _count_actions(given: int | None, actions: Ints, logging: Policy | None, features: Floats | None) -> int:
-    sources = {
-        "n_actions": None if given is None else positive_int("n_actions", given),
-        "logging": None if logging is None else logging.n_actions,
-        "action_features": None if features is None else len(features),
-    }
-    known = {name: k for name, k in sources.items() if k is not None}
-    if len(set(known.values())) > 1:
-        told = ", ".join(f"{name} says {k}" for name, k in known.items())
-        raise LogError(f"the number of actions is contradictory: {told}.")
-    k = next(iter(known.values()), int(actions.max()) + 1)
-    bad = actions >= k
-    if bad.any():
-        raise LogError(f"actions must be in 0..{k - 1} ({k} actions); {first_bad(bad, actions)}.")
-    return k
 
 
 def _cross_check(log: LoggedData, policy: Policy) -> Floats:

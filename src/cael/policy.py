@@ -9,23 +9,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from cael._types import Array, Floats, Ints, frozen
-from cael.errors import InputError, NeedsError, PolicyError, choose, first_bad
+from cael.errors import InputError, NeedsError, PolicyError, first_bad
 
 if TYPE_CHECKING:
     from cael.log import Batch
 
 SUM_ATOL = 1e-5
 """How far the probabilities of a row may sum away from one (float32 and six-digit logs pass)."""
-
-Scores: TypeAlias = ArrayLike | Callable[[Floats], ArrayLike]
-"""Scores of the actions: (k,), row-aligned (n, k), or a function of contexts (b, d) -> (b, k)."""
 
 
 class Policy(ABC):
@@ -113,7 +110,7 @@ def _pick(table: Array, actions: Ints) -> Floats:
     return table[np.arange(len(actions)), actions].astype(np.float64, copy=False)
 
 
-def _need_rows(what: str, has: int, batch: Batch) -> None:
+def need_rows(what: str, has: int, batch: Batch) -> None:
     last = batch.rows.stop - 1 if isinstance(batch.rows, slice) else int(batch.rows.max())
     if last >= has:
         raise PolicyError(
@@ -122,7 +119,7 @@ def _need_rows(what: str, has: int, batch: Batch) -> None:
         )
 
 
-def _need_actions(what: str, has: int, batch: Batch) -> None:
+def need_actions(what: str, has: int, batch: Batch) -> None:
     if has != batch.n_actions:
         raise PolicyError(f"{what} has {has} actions, but the log has {batch.n_actions}.")
 
@@ -149,7 +146,7 @@ class Uniform(Policy):
 
     def _k(self, batch: Batch) -> int:
         if self.n_actions is not None:
-            _need_actions("Uniform", self.n_actions, batch)
+            need_actions("Uniform", self.n_actions, batch)
         return batch.n_actions
 
     def probabilities(self, batch: Batch) -> Floats:
@@ -202,10 +199,10 @@ class Tabular(Policy):
         return float(self.table.max()) if self.table.ndim == 1 else 1.0
 
     def probabilities(self, batch: Batch) -> Floats:
-        _need_actions("Tabular", self.n_actions, batch)
+        need_actions("Tabular", self.n_actions, batch)
         if self.table.ndim == 1:
             return np.broadcast_to(self.table.astype(np.float64, copy=False), (len(batch), self.n_actions))
-        _need_rows("Tabular", len(self.table), batch)
+        need_rows("Tabular", len(self.table), batch)
         return self.table[batch.rows].astype(np.float64, copy=False)
 
     @property
@@ -213,10 +210,10 @@ class Tabular(Policy):
         return self.lowest > 0
 
     def logged_probability(self, batch: Batch) -> Floats:
-        _need_actions("Tabular", self.n_actions, batch)
+        need_actions("Tabular", self.n_actions, batch)
         if self.table.ndim == 1:
             return self.table[batch.actions].astype(np.float64, copy=False)
-        _need_rows("Tabular", len(self.table), batch)
+        need_rows("Tabular", len(self.table), batch)
         return self.table[batch.row_numbers, batch.actions].astype(np.float64, copy=False)
 
 
@@ -260,218 +257,8 @@ class LoggedOnly(Policy):
 
     def logged_probability(self, batch: Batch) -> Floats:
         p = np.asarray(self.logged)
-        _need_rows("LoggedOnly", len(p), batch)
+        need_rows("LoggedOnly", len(p), batch)
         return p[batch.rows]
-
-
-def _frozen_scores(scores: Scores, name: str) -> Array | Callable[[Floats], ArrayLike]:
-    if callable(scores):
-        return scores
-    s = np.asarray(scores, dtype=np.float64)
-    if s.ndim not in (1, 2) or s.size == 0:
-        raise PolicyError(f"{name} scores must have shape (k,) or (n, k), or be a function; got {s.shape}.")
-    if not np.isfinite(s).all():
-        where = tuple(int(i) for i in np.argwhere(~np.isfinite(s))[0])
-        what = f"action {where[0]}" if s.ndim == 1 else f"row {where[0]}, action {where[1]}"
-        raise PolicyError(f"{name} scores must be finite; {what} has {s[where]}.")
-    return frozen(s)
-
-
-def _scores_of(scores: Any, batch: Batch, name: str) -> Floats:
-    """The (b, k) scores of a batch, checked when a function made them."""
-    if callable(scores):
-        s = np.asarray(scores(batch.contexts), dtype=np.float64)
-        if s.shape != (len(batch), batch.n_actions):
-            raise PolicyError(f"{name}: scores must have shape {(len(batch), batch.n_actions)}; got {s.shape}.")
-        bad = ~np.isfinite(s).all(axis=1)
-        if bad.any():
-            raise PolicyError(f"{name}: scores must be finite; row {batch.row_numbers[bad][0]} is not.")
-        return s
-    _need_actions(name, scores.shape[-1], batch)
-    if scores.ndim == 1:
-        return np.broadcast_to(scores, (len(batch), len(scores)))
-    _need_rows(name, len(scores), batch)
-    return scores[batch.rows]
-
-
-def _scores_actions(scores: Any) -> int | None:
-    return None if callable(scores) else int(scores.shape[-1])
-
-
-def _shown(scores: Any) -> str:
-    return getattr(scores, "__name__", type(scores).__name__) if callable(scores) else f"scores{scores.shape}"
-
-
-@final
-@dataclass(frozen=True, eq=False, repr=False)
-class Softmax(Policy):
-    """pi(a|x) proportional to exp(scores(x, a) / temperature).
-
-    >>> Softmax([0.0, 1.0, 2.0], temperature=0.5)
-    Softmax(scores(3,), temperature=0.5)
-    """
-
-    trusted: ClassVar[bool] = True
-    scores: Any
-    temperature: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not (np.isfinite(self.temperature) and self.temperature > 0):
-            raise PolicyError(f"temperature must be a positive number; got {self.temperature!r}.")
-        object.__setattr__(self, "scores", _frozen_scores(self.scores, "Softmax"))
-
-    def __repr__(self) -> str:
-        return f"Softmax({_shown(self.scores)}, temperature={self.temperature:g})"
-
-    @property
-    def n_actions(self) -> int | None:  # type: ignore[override]
-        return _scores_actions(self.scores)
-
-    def probabilities(self, batch: Batch) -> Floats:
-        logits = _scores_of(self.scores, batch, "Softmax") / self.temperature
-        logits -= logits.max(axis=1, keepdims=True)
-        p = np.exp(logits, out=logits)
-        p /= p.sum(axis=1, keepdims=True)
-        return p
-
-
-@final
-@dataclass(frozen=True, eq=False, repr=False)
-class EpsilonGreedy(Policy):
-    """The best-scored action with probability 1 - epsilon, plus epsilon spread over all k; ties go to the first.
-
-    >>> EpsilonGreedy([0.0, 1.0], epsilon=0.2)
-    EpsilonGreedy(scores(2,), epsilon=0.2)
-    """
-
-    trusted: ClassVar[bool] = True
-    scores: Any
-    epsilon: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.epsilon <= 1:
-            raise PolicyError(f"epsilon must be in [0, 1]; got {self.epsilon!r}.")
-        object.__setattr__(self, "scores", _frozen_scores(self.scores, "EpsilonGreedy"))
-
-    def __repr__(self) -> str:
-        return f"EpsilonGreedy({_shown(self.scores)}, epsilon={self.epsilon:g})"
-
-    @property
-    def n_actions(self) -> int | None:  # type: ignore[override]
-        return _scores_actions(self.scores)
-
-    @property
-    def least(self) -> float | None:  # type: ignore[override]
-        return None if self.n_actions is None else self.epsilon / self.n_actions
-
-    def greedy(self, batch: Batch) -> Ints:
-        """The best-scored action of each row, shape (b,)."""
-        return _scores_of(self.scores, batch, "EpsilonGreedy").argmax(axis=1)
-
-    def probabilities(self, batch: Batch) -> Floats:
-        p = np.full((len(batch), batch.n_actions), self.epsilon / batch.n_actions)
-        p[np.arange(len(batch)), self.greedy(batch)] += 1 - self.epsilon
-        return p
-
-    def logged_probability(self, batch: Batch) -> Floats:
-        return self.epsilon / batch.n_actions + (1 - self.epsilon) * (self.greedy(batch) == batch.actions)
-
-
-@final
-@dataclass(frozen=True, eq=False, repr=False)
-class TopK(Policy):
-    """Sparse lists, aligned with the rows of the log: the m listed actions of a row and their probabilities.
-
-    actions: (n, m) action numbers, -1 for an empty place. probabilities_listed: (n, m).
-    rest: what happens with the mass that a row's list leaves over: "error" refuses it (the default), "uniform"
-        spreads it over the actions that are not listed, "renormalise" scales the list up to one.
-
-    >>> TopK([[2, 0]], [[0.7, 0.3]], n_actions=3)
-    TopK(1 rows, 2 listed of 3, rest='error')
-    """
-
-    trusted: ClassVar[bool] = True
-    actions: Any
-    listed: Any
-    n_actions: int
-    rest: str = "error"
-    _rest_each: Any = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        choose("rest", self.rest, ("error", "uniform", "renormalise"))
-        a, p = np.asarray(self.actions), np.array(self.listed, dtype=np.float64)
-        if a.ndim != 2 or a.shape != p.shape or a.dtype.kind not in "iu":
-            raise PolicyError(
-                f"TopK needs whole-number actions and probabilities of one shape (n, m); got {a.shape}, {p.shape}."
-            )
-        _check_listed(a, p, self.n_actions)
-        p[a < 0] = 0.0
-        p, each = _settle_rest(a, p, self.n_actions, self.rest)
-        object.__setattr__(self, "actions", frozen(a.astype(np.intp)))
-        object.__setattr__(self, "listed", frozen(p))
-        object.__setattr__(self, "_rest_each", frozen(each))
-
-    def __repr__(self) -> str:
-        n, m = self.actions.shape
-        return f"TopK({n} rows, {m} listed of {self.n_actions}, rest={self.rest!r})"
-
-    def probabilities(self, batch: Batch) -> Floats:
-        self._check(batch)
-        a, p = self.actions[batch.rows], self.listed[batch.rows]
-        table = np.repeat(self._rest_each[batch.rows][:, None], self.n_actions, axis=1)
-        row, place = np.nonzero(a >= 0)
-        table[row, a[row, place]] = p[row, place]
-        return table
-
-    def logged_probability(self, batch: Batch) -> Floats:
-        self._check(batch)
-        hit = self.actions[batch.rows] == batch.actions[:, None]
-        found = np.where(hit, self.listed[batch.rows], 0.0).sum(axis=1)
-        return np.where(hit.any(axis=1), found, self._rest_each[batch.rows])
-
-    def _check(self, batch: Batch) -> None:
-        _need_actions("TopK", self.n_actions, batch)
-        _need_rows("TopK", len(self.actions), batch)
-
-
-def _check_listed(a: Array, p: Floats, k: int) -> None:
-    rows = np.arange(len(a))
-    bad = ((a < -1) | (a >= k)).any(axis=1)
-    if bad.any():
-        raise PolicyError(f"TopK actions must be in 0..{k - 1}, or -1 for empty; {first_bad(bad, a, rows)}.")
-    bad = ((a >= 0) & ~((p >= 0) & (p <= 1 + SUM_ATOL))).any(axis=1)
-    if bad.any():
-        raise PolicyError(f"TopK probabilities must be in [0, 1]; {first_bad(bad, p, rows)}.")
-    ordered = np.sort(a, axis=1)
-    bad = ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any(axis=1)
-    if bad.any():
-        raise PolicyError(f"TopK: an action is listed twice; {first_bad(bad, a, rows)}.")
-
-
-def _settle_rest(a: Array, p: Floats, k: int, rest: str) -> tuple[Floats, Floats]:
-    """The listed probabilities and the probability of each unlisted action, by the rest rule."""
-    total = p.sum(axis=1)
-    bad = total > 1 + SUM_ATOL
-    if bad.any():
-        raise PolicyError(f"TopK: the listed probabilities sum to more than 1; {first_bad(bad, total)}.")
-    left: Floats = np.clip(1 - total, 0.0, None)
-    short = left > SUM_ATOL
-    if rest == "error" and short.any():
-        raise PolicyError(
-            f"TopK: the listed probabilities must sum to 1; {first_bad(short, total)}. Say what happens with the "
-            "rest: rest='uniform' spreads it over the unlisted actions, rest='renormalise' scales the list."
-        )
-    if rest == "renormalise":
-        if (total <= 0).any():
-            raise PolicyError(f"TopK: cannot renormalise an empty list; {first_bad(total <= 0, total)}.")
-        return p / total[:, None], np.zeros(len(a))
-    if rest == "uniform":
-        unlisted = k - (a >= 0).sum(axis=1)
-        stuck = short & (unlisted == 0)
-        if stuck.any():
-            raise PolicyError(f"TopK: no unlisted action can take the rest; {first_bad(stuck, total)}.")
-        return p, np.where(unlisted > 0, left / np.maximum(unlisted, 1), 0.0)
-    return p, np.zeros(len(a))
 
 
 @final

@@ -16,7 +16,8 @@ from cael.errors import NeedsError
 from cael.estimate import Estimate
 from cael.estimators import Estimator
 from cael.log import LoggedData
-from cael.policy import EpsilonGreedy, LoggedOnly, Policy, logged_probability, probabilities
+from cael.policy import LoggedOnly, Policy, logged_probability, probabilities
+from cael.scored import EpsilonGreedy
 from cael.worlds import PaperWorld
 
 

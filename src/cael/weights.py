@@ -100,6 +100,6 @@ def pareto_shape(excess: Floats) -> float:
     b = 1 / excess[-1] + (1 - np.sqrt(grid / (j - 0.5))) / (3 * quartile)
     k = np.log1p(-b[:, None] * excess).mean(axis=1)
     profile = n * (np.log(-b / k) - k - 1)
-    weight = 1 / np.exp(profile[:, None] - profile).T.sum(axis=1)
+    weight = np.exp(profile - profile.max())
     b_mean = float((b * weight).sum() / weight.sum())
     return float(np.log1p(-b_mean * excess).mean())

@@ -11,7 +11,8 @@ import numpy as np
 from cael._types import Floats, frozen
 from cael.errors import InputError, positive_int
 from cael.log import BATCH_BYTES, Batch, LoggedData
-from cael.policy import EpsilonGreedy, Policy, Softmax, Uniform, as_policy, probabilities
+from cael.policy import Policy, Uniform, as_policy, probabilities
+from cael.scored import EpsilonGreedy, Softmax
 from cael.worlds.base import draw_actions
 
 
