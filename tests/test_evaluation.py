@@ -34,6 +34,12 @@ def test_evaluation_gives_what_the_estimators_give_alone(log, policy):
         found["XYZ"]
 
 
+def test_one_estimator_needs_no_list_and_others_are_refused(log, policy):
+    assert cael.evaluate(log, policy, cael.MIPS())["MIPS"].value == cael.MIPS().estimate(log, policy).value
+    with pytest.raises(InputError, match="must be cael estimators"):
+        cael.evaluate(log, policy, ["IPS"])
+
+
 def test_what_cannot_be_computed_is_listed_with_the_reason(log, policy):
     partial = cael.LoggedOnly(np.full(len(log), 0.2))
     found = cael.evaluate(log, partial)

@@ -29,6 +29,10 @@ def test_a_propensity_outside_0_1_is_refused_with_its_row(value):
     refused(r"propensity must be in \(0, 1\]; row 2 has " + re.escape(str(value)), propensities=[0.5, 0.5, value, 1.0])
 
 
+def test_propensities_that_are_no_numbers_are_refused():
+    refused("propensities must be numbers", propensities=["a", "b", "c", "d"])
+
+
 def test_the_count_of_bad_rows_is_told():
     refused(r"3 such rows: 0, 1, 3", propensities=[0.0, 0.0, 0.5, 0.0])
 
@@ -76,6 +80,8 @@ def test_mismatched_lengths_name_both(name, value):
 
 def test_clusters_and_timestamps():
     refused("clusters must not be missing; row 1", clusters=[1.0, np.nan, 2.0, 2.0])
+    refused("clusters must not be missing; row 1 has None", clusters=["a", None, "b", "b"])
+    refused("clusters must be labels of one kind", clusters=np.array(["a", 1, "b", 2], dtype=object))
     refused("all rows are in one cluster", clusters=[7, 7, 7, 7])
     refused("timestamps must be one number or datetime64", timestamps=["a", "b", "c", "d"])
     refused("timestamps must not be missing", timestamps=np.array(["2020-01-01", "NaT"] * 2, dtype="datetime64[D]"))

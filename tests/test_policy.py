@@ -158,6 +158,7 @@ def test_tabular_copies_unless_told_not_to():
         lambda: cael.EpsilonGreedy([0.0, 1.0], epsilon=1.5),
         lambda: cael.Softmax(np.zeros((2, 2, 2))),
         lambda: cael.Tabular(np.zeros((0, 3))),
+        lambda: cael.Tabular([["a", "b"]]),
         lambda: cael.LoggedOnly([[0.5]]),
         lambda: cael.LoggedOnly([1.5]),
     ],

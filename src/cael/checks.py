@@ -10,11 +10,16 @@ from cael.errors import LogError, first_bad, positive_int
 from cael.policy import Policy
 
 
-def vector(name: str, values: ArrayLike, n: int | None) -> Floats:
+def numbers(name: str, values: ArrayLike) -> Floats:
+    """An array of float64, of any shape."""
     try:
-        array = np.asarray(values, dtype=np.float64)
+        return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise LogError(f"{name} must be numbers: {error}.") from None
+        raise LogError(f"{name} must be numbers: {error}. Encode categories as numbers first.") from None
+
+
+def vector(name: str, values: ArrayLike, n: int | None) -> Floats:
+    array = numbers(name, values)
     if array.ndim != 1:
         raise LogError(f"{name} must have one dimension, one entry per row; got shape {array.shape}.")
     _same_length(name, len(array), n)
@@ -30,10 +35,7 @@ def _same_length(name: str, length: int, n: int | None) -> None:
 
 
 def matrix(name: str, values: ArrayLike, n: int | None) -> Floats:
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise LogError(f"{name} must be numbers: {error}. Encode categories first.") from None
+    array = numbers(name, values)
     if array.ndim != 2:
         raise LogError(f"{name} must have two dimensions (rows, columns); got shape {array.shape}.")
     _same_length(name, len(array), n)
@@ -69,7 +71,7 @@ def actions_of(values: ArrayLike, n: int) -> Ints:
 
 
 def propensities_of(values: ArrayLike, n: int) -> Floats:
-    array = np.asarray(values, dtype=np.float64)
+    array = numbers("propensities", values)
     if array.ndim != 1:
         raise LogError(
             f"propensities must have one entry per row, the probability of the action taken; got shape {array.shape}. "
@@ -90,10 +92,13 @@ def clusters_of(values: ArrayLike, n: int) -> Ints:
     if array.ndim != 1:
         raise LogError(f"clusters must have one label per row; got shape {array.shape}.")
     _same_length("clusters", len(array), n)
-    missing = array != array
-    if np.any(missing):
-        raise LogError(f"clusters must not be missing; {first_bad(np.asarray(missing, dtype=bool), array)}.")
-    codes = np.unique(array, return_inverse=True)[1].astype(np.intp)
+    missing = np.array([each is None or each != each for each in array]) if array.dtype == object else array != array
+    if missing.any():
+        raise LogError(f"clusters must not be missing; {first_bad(missing, array)}.")
+    try:
+        codes = np.unique(array, return_inverse=True)[1].astype(np.intp)
+    except TypeError:
+        raise LogError("clusters must be labels of one kind, all numbers or all strings; got a mixture.") from None
     if codes.max() == 0:
         raise LogError("all rows are in one cluster: a standard error needs at least 2 clusters.")
     return codes

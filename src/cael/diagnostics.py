@@ -113,7 +113,6 @@ def weighted(
     facts: WeightFacts,
     *,
     cross_fitted: bool | None = None,
-    own_mean: bool = True,
     extra: tuple[str, ...] = (),
 ) -> Diagnostics:
     """Diagnostics of an estimate that used weights w (n,), made from the raw ones (n,)."""

@@ -188,7 +188,7 @@ def picture(low: float, value: float, high: float, left: float, right: float, wi
 def evaluate(
     log: LoggedData,
     policy: Policy | ArrayLike,
-    estimators: Sequence[Estimator] | None = None,
+    estimators: Sequence[Estimator] | Estimator | None = None,
     *,
     level: float = 0.95,
 ) -> Evaluation:
@@ -201,11 +201,12 @@ def evaluate(
     refuse_constant_rewards(log)
     inference.check_level(level)
     problem = Problem(log, policy)
-    asked = {each.name: each for each in (estimators or ())}
-    for name, each in asked.items():
+    given = () if estimators is None else (estimators,) if isinstance(estimators, Estimator) else estimators
+    for each in given:
         if not isinstance(each, Estimator):
-            raise InputError(f"estimators must be cael estimators; got {type(each).__name__}.")
-        problem.require(name, each.needs)
+            raise InputError(f"estimators must be cael estimators, such as cael.MIPS(); got {each!r}.")
+        problem.require(each.name, each.needs)
+    asked = {each.name: each for each in given}
     estimates, skipped = [], []
     for each in {**{default.name: default for default in panel()}, **asked}.values():
         missing = problem.missing(each.needs)

@@ -174,6 +174,8 @@ class Tabular(Policy):
 
     def __init__(self, table: ArrayLike, *, copy: bool = True) -> None:
         p = np.asarray(table)
+        if p.dtype.kind not in "fiub":
+            raise PolicyError(f"Tabular needs probabilities that are numbers; got {p.dtype}.")
         if p.dtype != np.float32:
             p = np.asarray(p, dtype=np.float64)
         if p.ndim == 3 and p.shape[2] == 1:
