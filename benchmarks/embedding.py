@@ -74,7 +74,7 @@ class Literal:
         p = head.posterior(z, torch.zeros(1, self.k, dtype=torch.bool).scatter(1, step.a, True), None)
         reward = losses.reward_loss(r_hat, step.r)
         bias = losses.bias_loss(pair_sum(p, given.w))
-        variance = losses.variance_loss(r_hat, p, given.squares, self.n)
+        variance = losses.variance_loss(r_hat, (p**2).sum(dim=-1), given.squares, self.n)
         total = reward + self.chosen.alpha * bias + self.chosen.beta * variance
         return total, {"reward": reward, "bias": bias, "variance": variance}
 

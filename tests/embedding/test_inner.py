@@ -53,8 +53,10 @@ def seen(a, k):
 
 
 def fitted(head, z, a, **options):
-    left = head.fit(z, a, None, **{"tolerance": 1e-9, "max_iter": 500, **options})
-    return head.posterior(z, seen(a, head.table.shape[2]), None).numpy(), left
+    left, squares = head.fit(z, a, None, **{"tolerance": 1e-9, "max_iter": 500, **options})
+    p = head.posterior(z, seen(a, head.table.shape[2]), None)
+    torch.testing.assert_close(squares, (p**2).sum(dim=-1))
+    return p.numpy(), left
 
 
 @pytest.mark.parametrize("C", [0.1, 1.0, 10.0])
@@ -115,7 +117,7 @@ def test_default_tolerance_in_single_precision():
     given = [batch(seed, 64, k) for seed in range(3)]
     z, a = stacked(given, torch.float32)
     head = head_for(z, k)
-    left = head.fit(z, a, None)
+    left, _ = head.fit(z, a, None)
     assert max(left) <= 1e-4
     p = head.posterior(z, seen(a, k), None).numpy()
     for t, each in enumerate(given):

@@ -82,7 +82,7 @@ def test_sharp_bias(dtype, relative, given):
 def test_variance_losses(dtype, relative, given, n):
     (p, w, r_hat, r), (p_list, w_list, r_hat_list, r_list) = tensors(given, dtype)
     squares = (w**2).sum(dim=-1)
-    close(losses.variance_loss(r_hat, p, squares, n), slow.variance(r_hat_list, p_list, w_list, n), relative)
+    close(losses.variance_loss(r_hat, (p**2).sum(dim=-1), squares, n), slow.variance(r_hat_list, p_list, w_list, n), relative)
     close(losses.direct_variance_loss(r, p, w, n), slow.direct_variance(r_list, p_list, w_list, n), relative)
 
 
@@ -133,7 +133,7 @@ def test_leading_trial_axis(dtype):
         "reward": lambda p, w, r_hat, r: losses.reward_loss(r_hat, r),
         "gini": lambda p, w, r_hat, r: losses.bias_loss(losses.half_gini(p, losses.sort_weights(w))),
         "sharp": lambda p, w, r_hat, r: losses.bias_loss(losses.sharp_bias(p, w)),
-        "variance": lambda p, w, r_hat, r: losses.variance_loss(r_hat, p, (w**2).sum(dim=-1), 9),
+        "variance": lambda p, w, r_hat, r: losses.variance_loss(r_hat, (p**2).sum(-1), (w**2).sum(-1), 9),
         "direct": lambda p, w, r_hat, r: losses.direct_variance_loss(r, p, w, 9),
         "renyi": lambda p, w, r_hat, r: losses.renyi_entropy(p),
     }

@@ -39,24 +39,22 @@ class SoftmaxHead:
 
     def fit(
         self, z: Tensor, a: Tensor, log_mu: Tensor | None, tolerance: float = 1e-4, max_iter: int = 100
-    ) -> list[float]:
+    ) -> tuple[Tensor, Tensor]:
         """Move the head to the optimum of this batch: z (T, B, p), a (T, B), log_mu (T, B, k) or None.
 
-        Returns the largest component of the gradient that is left, for each trial.
+        Returns the largest component of the gradient that is left (T,), and sum_a mu(a|z)^2 of the rows (T, B).
         """
         z1 = torch.cat([z, torch.ones_like(z[..., :1])], dim=-1)
         classes, label, real = self._classes(a)
-        start = torch.gather(self.table, 2, classes[:, None].expand(-1, z1.shape[-1], -1))
+        place = classes[:, None].expand(-1, z1.shape[-1], -1)
+        start = torch.gather(self.table, 2, place)
         extra = torch.zeros_like(real, dtype=z.dtype).masked_fill(~real, -torch.inf)[:, None]
         if log_mu is not None:
             extra = extra + torch.gather(log_mu, 2, classes[:, None].expand(-1, z.shape[1], -1))
         # Half of the last batch's coefficients is a better start than all of them: they were fitted to its rows.
-        found, left = _minimise(
-            _Likelihood(z1, label, extra, self.C, real.sum(dim=1)), start / 2, real, tolerance, max_iter
-        )
-        place = classes[:, None].expand(-1, z1.shape[-1], -1)
+        found, left, p = _minimise(_Likelihood(z1, label, extra, self.C, real), start / 2, tolerance, max_iter)
         self.table = self.table.scatter(2, place, torch.where(real[:, None], found, start))
-        return left
+        return left, (p * p).sum(dim=-1)
 
     def _classes(self, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The classes of each trial (T, c), padded; the rows' labels among them (T, B); and which are not padding."""
@@ -85,81 +83,87 @@ class SoftmaxHead:
 class _Likelihood:
     """The objective of one batch per trial: z1 (T, B, p + 1), label (T, B), extra added to the logits, C.
 
-    classes: (T,) how many classes of each trial are real; the others are padding with logit -inf.
+    real: (T, c) which classes of each trial take part; the others are padding with logit -inf and coefficients 0.
+    Few, large operations: on a GPU the time is their number.
     """
 
     z1: Tensor
     label: Tensor
     extra: Tensor
     C: float
-    classes: Tensor
+    real: Tensor
 
     def __post_init__(self) -> None:
-        t, b, width = self.z1.shape
-        c, like = int(self.extra.shape[-1]), {"dtype": self.z1.dtype, "device": self.z1.device}
+        (t, b, width), c = self.z1.shape, int(self.extra.shape[-1])
+        like = {"dtype": self.z1.dtype, "device": self.z1.device}
         self.z1_t = self.z1.transpose(1, 2)
-        ones = torch.zeros(t, b, c, **like).scatter_(2, self.label[..., None], 1.0)
-        self.observed = torch.bmm(self.z1_t, ones) / b
+        self.ones = torch.zeros(t, b, c, **like).scatter_(2, self.label[..., None], 1.0)
+        self.observed = torch.bmm(self.z1_t, self.ones) / b
         self.label = self.label[..., None]
-        self.penalty = torch.full((t, width, 1), 1 / (self.C * b), **like)
-        self.penalty[:, -1] = 0.0
-        if bool((self.classes == 2).any()):  # scikit-learn has one logit for two classes, and penalises that
-            self.penalty[self.classes == 2] *= 2
+        count = self.real.sum(dim=1).to(self.z1.dtype)[:, None, None]
+        penalty = torch.full((t, width, 1), 1 / (self.C * b), **like)
+        penalty[:, -1] = 0.0
+        # scikit-learn has one logit for two classes, and penalises that
+        self.penalty = torch.where(count == 2, 2 * penalty, penalty)
         self.ridge = torch.diag_embed(self.penalty[..., 0] + 1e-3 / b)[:, None]
-        self.outer = (self.z1[..., :, None] * self.z1[..., None, :]).reshape(t, b, width * width)
-        self.factor = (self.classes / (self.classes - 1).clamp(min=1) / b).to(self.z1.dtype)[:, None, None]
+        # On tables whose classes sum to 0, the factor c / (c - 1) makes the blocks of the Hessian exact for two
+        # classes and for uniform p.
+        factor = count / (count - 1).clamp(min=1) / b
+        self.outer = (self.z1[..., :, None] * self.z1[..., None, :]).reshape(t, b, width * width) * factor
+        self.mask = self.real[:, None].to(self.z1.dtype)
+        self.share = self.mask.transpose(1, 2) / count
 
     def __call__(self, table: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Loss (T,), the mean negative log-likelihood plus penalty; gradient (T, p + 1, c); posterior (T, B, c)."""
-        logits = torch.bmm(self.z1, table) + self.extra
-        logits = torch.log_softmax(logits, dim=-1)
-        loss = 0.5 * (self.penalty * table**2).sum(dim=(1, 2)) - torch.gather(logits, 2, self.label)[..., 0].mean(dim=1)
+        logits = torch.log_softmax(torch.baddbmm(self.extra, self.z1, table), dim=-1)
+        pull = self.penalty * table
+        loss = 0.5 * (pull * table).sum(dim=(1, 2)) - torch.gather(logits, 2, self.label).mean(dim=(1, 2))
         p = torch.exp(logits)
-        gradient = torch.baddbmm(self.penalty * table - self.observed, self.z1_t, p, alpha=1 / self.z1.shape[1])
+        gradient = torch.baddbmm(pull - self.observed, self.z1_t, p, alpha=1 / self.z1.shape[1])
         return loss, gradient, p
 
     def newton(self, gradient: Tensor, p: Tensor) -> Tensor:
-        """Each class's own block of the Hessian, inverted, times the gradient; (T, p + 1, c).
-
-        On tables whose classes sum to 0, the factor c / (c - 1) makes them exact for two classes and for uniform p.
-        """
-        blocks = torch.bmm(((p - p * p) * self.factor).transpose(1, 2), self.outer)
+        """Each class's own block of the Hessian, inverted, times the gradient; (T, p + 1, c), classes at sum 0."""
+        blocks = torch.bmm(torch.addcmul(p, p, p, value=-1).transpose(1, 2), self.outer)
         blocks = blocks.reshape(*blocks.shape[:2], self.z1.shape[-1], -1) + self.ridge
-        return torch.linalg.solve_ex(blocks, gradient.transpose(1, 2)[..., None])[0][..., 0].transpose(1, 2)
+        step = torch.linalg.solve_ex(blocks, gradient.transpose(1, 2)[..., None])[0][..., 0]
+        return self.centred(step.transpose(1, 2))
+
+    def centred(self, table: Tensor) -> Tensor:
+        """The table less its mean over the real classes; the padding, which is 0, stays 0."""
+        return torch.baddbmm(table, torch.bmm(table, self.share), self.mask, alpha=-1)
 
 
-def _minimise(fun: _Likelihood, x: Tensor, real: Tensor, tolerance: float, max_iter: int) -> tuple[Tensor, list[float]]:
+def _minimise(fun: _Likelihood, x: Tensor, tolerance: float, max_iter: int) -> tuple[Tensor, Tensor, Tensor]:
     """Newton's method with the class blocks of the Hessian, for T problems at once, each with its own backtracking.
 
     With many classes the blocks are nearly the whole Hessian. The loss does not change when all classes move together
-    (but for the penalty, which is least when they sum to 0), so tables and steps are kept at sum 0. real: (T, c).
+    (but for the penalty, which is least when they sum to 0), so tables and steps are kept at sum 0. The first blocks
+    are taken half-way between p and the labels: a class is rare under the p of the start, so its own block there is
+    too flat and the step too long. Returns the table, the largest component of the gradient (T,), and p.
     """
-    mask = real[:, None].to(x.dtype)
-    share = mask / fun.classes[:, None, None]
-
-    def centred(table: Tensor) -> Tensor:
-        return (table - (table * share).sum(dim=2, keepdim=True)) * mask
-
-    rounding = 10 * torch.finfo(x.dtype).eps
-    x = centred(x)
+    rounding = 1 + 10 * torch.finfo(x.dtype).eps
+    x = fun.centred(x * fun.mask)
     loss, gradient, p = fun(x)
+    curvature = (p + fun.ones) / 2
     for _ in range(max_iter):
-        direction = centred(fun.newton(gradient, p))
+        direction = fun.newton(gradient, curvature)
         new, step = x - direction, None
         new_loss, new_gradient, p = fun(new)
         for _ in range(20):
-            worse = ~(new_loss <= loss * (1 + rounding))
-            # One look at the device per step: is any trial worse, has any not converged?
-            any_worse, all_done = torch.stack([worse.any(), (new_gradient.abs() <= tolerance).all()]).tolist()
+            # One look at the device per step: is any trial worse, how large is the gradient?
+            worse = ~(new_loss <= loss * rounding)
+            left = torch.linalg.vector_norm(new_gradient, torch.inf)
+            any_worse, largest = torch.stack([worse.any().to(left.dtype), left]).tolist()
             if not any_worse:
                 break
             step = torch.where(worse, 0.5, 1.0) if step is None else torch.where(worse, step / 2, step)
             new = x - step[:, None, None] * direction
             new_loss, new_gradient, p = fun(new)
-        x, loss, gradient = new, new_loss, new_gradient
-        if all_done:
+        x, loss, gradient, curvature = new, new_loss, new_gradient, p
+        if largest <= tolerance:
             break
-    return x, gradient.abs().amax(dim=(1, 2)).tolist()
+    return x, gradient.abs().amax(dim=(1, 2)), p
 
 
 def fit_all_rows(features: Sequence[np.ndarray], logs: Sequence[LoggedData], settings: Objective, max_iter: int,
@@ -186,9 +190,9 @@ def fit_all_rows(features: Sequence[np.ndarray], logs: Sequence[LoggedData], set
     head = SoftmaxHead(
         torch.zeros(len(logs), z.shape[2] + 1, k, dtype=z.dtype, device=device), settings.C, settings.offset
     )
-    gradients = head.fit(z, a, log_mu, tolerance=1e-6, max_iter=max_iter)
+    left, _ = head.fit(z, a, log_mu, tolerance=1e-6, max_iter=max_iter)
     found = []
-    for table, log, gradient in zip(head.table.cpu().numpy(), logs, gradients, strict=True):
+    for table, log, gradient in zip(head.table.cpu().numpy(), logs, left.tolist(), strict=True):
         classes = np.arange(k) if settings.offset else np.unique(log.actions)
         found.append(
             SoftmaxPosterior(classes, table[:-1, classes], table[-1, classes], settings.offset, gradient <= 1e-5)

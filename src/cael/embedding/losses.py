@@ -54,9 +54,9 @@ def bias_loss(per_row: Tensor) -> Tensor:
     return per_row.mean(dim=-1) ** 2
 
 
-def variance_loss(r_hat: Tensor, p: Tensor, squared_weights: Tensor, n: int) -> Tensor:
-    """(eq. emp-v-loss) (1/n) mean over rows of r_hat^2 sum_a p_a^2 sum_a w_a^2; squared_weights: the sums of w^2."""
-    return (r_hat**2 * (p**2).sum(dim=-1) * squared_weights).mean(dim=-1) / n
+def variance_loss(r_hat: Tensor, p_squares: Tensor, w_squares: Tensor, n: int) -> Tensor:
+    """(eq. emp-v-loss) (1/n) mean over rows of r_hat^2 sum_a p_a^2 sum_a w_a^2; the two sums are given, (..., B)."""
+    return (r_hat**2 * p_squares * w_squares).mean(dim=-1) / n
 
 
 def direct_variance_loss(r: Tensor, p: Tensor, w: Tensor, n: int) -> Tensor:

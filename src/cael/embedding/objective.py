@@ -49,10 +49,13 @@ class WeightSource:
             every = torch.stack([torch.arange(len(log)) for log in logs])
             self.kept = self._make(every)
 
-    def rows(self, rows: Tensor) -> RowWeights:
+    def rows(self, rows: Tensor, every_action: bool = True) -> RowWeights:
+        """The weights of these rows (T, B); not every_action: only their sums of squares are looked at."""
         if self.kept is None:
             return self._make(rows.cpu())
         kept = self.kept
+        if not every_action:
+            return RowWeights(kept.w[:, :0], gather_rows(kept.squares, rows), None, None)
         order = None
         if kept.sorted is not None:
             order = SortedWeights(gather_rows(kept.sorted.order, rows), gather_rows(kept.sorted.gaps, rows))
@@ -102,36 +105,48 @@ class CAELLoss:
         total = parts["reward"]
         if not (s.needs_posterior or (step.record and s.alpha + s.beta > 0)):
             return total, parts
-        given = self.weights.rows(step.rows)
-        p = self.posterior(e if s.posterior_gradient else e.detach(), step, given)
+        biased = step.record or (s.alpha > 0 and s.posterior_gradient)
+        whole = biased or s.posterior_gradient or s.variance == "direct" or s.inner == "sklearn"
+        given = self.weights.rows(step.rows, whole or s.offset)
+        z, squares = self.fit(e if s.posterior_gradient else e.detach(), step, given)
         n = self.n if s.variance_n == "dataset" else step.rows.shape[1]
+        p = None
+        if whole:
+            p = self.posterior(z, step, given)
+            squares = (p**2).sum(dim=-1)
         if s.variance == "paper":
             inside = r_hat if s.reward_gradient else r_hat.detach()
-            parts["variance"] = losses.variance_loss(inside, p, given.squares, n)
+            parts["variance"] = losses.variance_loss(inside, squares, given.squares, n)
         else:
             parts["variance"] = losses.direct_variance_loss(step.r, p, given.w, n)
         total = total + s.beta * parts["variance"]
-        if (s.alpha > 0 and s.posterior_gradient) or step.record:
+        if biased:
             per_row = losses.sharp_bias(p, given.w) if s.bias == "sharp" else losses.half_gini(p, _sorted(given))
             parts["bias"] = losses.bias_loss(per_row)
             total = total + s.alpha * parts["bias"]
         return total, parts
 
-    def posterior(self, e: Tensor, step: Step, given: RowWeights) -> Tensor:
-        """mu(a|x, e) (T, B, k), fitted on this batch; differentiable in e, the fitted head held constant."""
+    def fit(self, e: Tensor, step: Step, given: RowWeights) -> tuple[Tensor, Tensor | None]:
+        """Refit the head on this batch; its inputs z, and sum_a mu(a|z)^2 of the rows where the solver knows it."""
         z = torch.cat([step.x, e], dim=-1) if self.settings.features == "xe" else e
-        log_mu = given.log_mu if self.settings.offset else None
-        t, _, p = z.shape
         if self.head is None:
+            t, _, p = z.shape
             start = torch.zeros(t, p + 1, self.n_actions, device=z.device, dtype=z.dtype)
             self.head = SoftmaxHead(start, self.settings.C, self.settings.offset)
         with torch.no_grad():
-            if self.settings.inner == "sklearn":
-                self.head.table = sklearn_head(z, step.a, self.n_actions, self.settings.C)
-            else:
-                self.head.fit(z.detach(), step.a, log_mu)
-        seen = torch.zeros(t, self.n_actions, dtype=torch.bool, device=z.device).scatter(1, step.a, True)
-        return self.head.posterior(z, seen, log_mu)
+            if self.settings.inner == "softmax":
+                return z, self.head.fit(z.detach(), step.a, self._log_mu(given))[1]
+            self.head.table = sklearn_head(z, step.a, self.n_actions, self.settings.C)
+            return z, None
+
+    def posterior(self, z: Tensor, step: Step, given: RowWeights) -> Tensor:
+        """mu(a|z) (T, B, k) by the fitted head; differentiable in z, the head held constant."""
+        assert self.head is not None
+        seen = torch.zeros(len(z), self.n_actions, dtype=torch.bool, device=z.device).scatter(1, step.a, True)
+        return self.head.posterior(z, seen, self._log_mu(given))
+
+    def _log_mu(self, given: RowWeights) -> Tensor | None:
+        return given.log_mu if self.settings.offset else None
 
 
 def _sorted(given: RowWeights) -> SortedWeights:

@@ -150,7 +150,7 @@ def train(
     stream = Stream(seeds, data.x.device)
     parameters = network.init(stream)
     learned = [p.requires_grad_() for name, p in parameters.items() if not name.startswith("running")]
-    optimiser = torch.optim.AdamW(learned, lr=settings.learning_rate, weight_decay=settings.weight_decay)
+    optimiser = torch.optim.AdamW(learned, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
     rows, watched = _split(data.rows, settings.holdout, stream)
     batches = _Batches(rows, settings.batch_size, stream)
     watch = _Watch(network, data, watched, settings)
