@@ -1,6 +1,20 @@
 """Worlds: simulated problems whose truth is known. Truth lives here, never in a log."""
 
 from cael.worlds.base import World
+from cael.worlds.classification import ClassificationWorld
+from cael.worlds.deficient import DeficientWorld
+from cael.worlds.embedding import EmbeddingWorld
 from cael.worlds.paper import PaperWorld
+from cael.worlds.smooth import DenseWorld, IndependentWorld
+from cael.worlds.suite import suite
 
-__all__ = ["PaperWorld", "World"]
+__all__ = [
+    "ClassificationWorld",
+    "DeficientWorld",
+    "DenseWorld",
+    "EmbeddingWorld",
+    "IndependentWorld",
+    "PaperWorld",
+    "World",
+    "suite",
+]

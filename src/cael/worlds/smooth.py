@@ -1,0 +1,170 @@
+"""Two opposite worlds: actions that share nothing, and actions whose every feature matters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+
+from cael._types import Floats, Ints, frozen
+from cael.errors import positive_int
+from cael.log import LoggedData
+from cael.policy import Policy, Uniform
+from cael.scored import EpsilonGreedy, Softmax
+from cael.worlds.population import Population, check_common, check_noise, generator
+
+
+@final
+@dataclass(frozen=True)
+class IndependentWorld:
+    """Rewards that are independent across actions: what one action earns says nothing about another.
+
+    q(x, a) = b_a + sin(w_a'x + c_a) with b_a, w_a, c_a drawn for each action on its own. The action features, if
+    feature_dim > 0, are standard normal and have nothing to do with the rewards. Contexts: standard normal. Logging:
+    softmax of gamma q. Target: epsilon-greedy on q. Reward noise: normal.
+
+    >>> IndependentWorld(population=500).sample(100, seed=0)
+    LoggedData(n=100, n_actions=60, context_dim=5, propensities, logging, action_features)
+    """
+
+    n_actions: int = 60
+    context_dim: int = 5
+    reward_std: float = 0.5
+    gamma: float = 0.5
+    epsilon: float = 0.2
+    feature_dim: int = 5
+    population: int = 10_000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_common(self.n_actions, self.context_dim, self.population, self.epsilon, gamma=self.gamma)
+        check_noise("reward_std", self.reward_std)
+        positive_int("feature_dim", self.feature_dim, least=0)
+
+    @cached_property
+    def _made(self) -> tuple[Population, Floats, Floats, Floats]:
+        rng = np.random.default_rng(np.random.SeedSequence([self.seed, 0x1DE]))
+        contexts = rng.standard_normal((self.population, self.context_dim))
+        base, phase = rng.standard_normal(self.n_actions), rng.uniform(0, 2 * np.pi, self.n_actions)
+        slopes = rng.standard_normal((self.context_dim, self.n_actions)) / np.sqrt(self.context_dim)
+        features = frozen(rng.standard_normal((self.n_actions, self.feature_dim))) if self.feature_dim else None
+        return Population(contexts, self.n_actions, features), base, phase, slopes
+
+    @property
+    def action_features(self) -> Floats | None:
+        """(k, feature_dim), or None."""
+        return self._made[0].action_features
+
+    def q(self, contexts: Floats) -> Floats:
+        """Expected rewards of all actions, (b, d) -> (b, k)."""
+        _, base, phase, slopes = self._made
+        return base + np.sin(contexts @ slopes + phase)
+
+    def _tilted(self, contexts: Floats) -> Floats:
+        return self.gamma * self.q(contexts)
+
+    def _means(self, members: Ints) -> Floats:
+        return self.q(self._made[0].contexts[members])
+
+    @property
+    def logging(self) -> Policy:
+        """Softmax of gamma q."""
+        return Uniform(self.n_actions) if self.gamma == 0 else Softmax(self._tilted)
+
+    @property
+    def target(self) -> Policy:
+        """Epsilon-greedy on q."""
+        return EpsilonGreedy(self.q, self.epsilon)
+
+    def sample(self, n: int, seed: int) -> LoggedData:
+        """A log of n rows."""
+        return _normal_log(self, self._made[0], n, generator(seed, 0x1DE))
+
+    def value(self, policy: Policy) -> float:
+        """The true value of a policy of contexts: an exact sum over the population."""
+        return self._made[0].value(policy, self._means)
+
+
+@final
+@dataclass(frozen=True)
+class DenseWorld:
+    """A problem where every input matters: all context coordinates and all features of the action enter the reward.
+
+    q(x, a) = x'B f(a) / sqrt(d m) + tanh(x'C f(a) / sqrt(d m)) with dense B, C; contexts and features f(a) are standard
+    normal. Nothing can be dropped, so sparsity does not help. Logging: softmax of gamma q. Target: epsilon-greedy on q.
+
+    >>> DenseWorld(population=500).sample(100, seed=0)
+    LoggedData(n=100, n_actions=200, context_dim=10, propensities, logging, action_features)
+    """
+
+    n_actions: int = 200
+    context_dim: int = 10
+    feature_dim: int = 10
+    reward_std: float = 1.0
+    gamma: float = 0.0
+    epsilon: float = 0.2
+    population: int = 10_000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_common(self.n_actions, self.context_dim, self.population, self.epsilon, gamma=self.gamma)
+        check_noise("reward_std", self.reward_std)
+        positive_int("feature_dim", self.feature_dim)
+
+    @cached_property
+    def _made(self) -> tuple[Population, Floats, Floats]:
+        rng = np.random.default_rng(np.random.SeedSequence([self.seed, 0xDE5E]))
+        contexts = rng.standard_normal((self.population, self.context_dim))
+        features = frozen(rng.standard_normal((self.n_actions, self.feature_dim)))
+        scale = np.sqrt(self.context_dim * self.feature_dim)
+        linear, bent = rng.standard_normal((2, self.context_dim, self.feature_dim)) / scale
+        return Population(contexts, self.n_actions, features), linear @ features.T, bent @ features.T
+
+    @property
+    def action_features(self) -> Floats | None:
+        """(k, feature_dim)."""
+        return self._made[0].action_features
+
+    def q(self, contexts: Floats) -> Floats:
+        """Expected rewards of all actions, (b, d) -> (b, k)."""
+        _, linear, bent = self._made
+        return contexts @ linear + np.tanh(contexts @ bent)
+
+    def _tilted(self, contexts: Floats) -> Floats:
+        return self.gamma * self.q(contexts)
+
+    def _means(self, members: Ints) -> Floats:
+        return self.q(self._made[0].contexts[members])
+
+    @property
+    def logging(self) -> Policy:
+        """Softmax of gamma q."""
+        return Uniform(self.n_actions) if self.gamma == 0 else Softmax(self._tilted)
+
+    @property
+    def target(self) -> Policy:
+        """Epsilon-greedy on q."""
+        return EpsilonGreedy(self.q, self.epsilon)
+
+    def sample(self, n: int, seed: int) -> LoggedData:
+        """A log of n rows."""
+        return _normal_log(self, self._made[0], n, generator(seed, 0xDE5E))
+
+    def value(self, policy: Policy) -> float:
+        """The true value of a policy of contexts: an exact sum over the population."""
+        return self._made[0].value(policy, self._means)
+
+
+def _normal_log(
+    world: IndependentWorld | DenseWorld, population: Population, n: int, rng: np.random.Generator
+) -> LoggedData:
+    members, actions = population.draw(n, world.logging, rng, rng)
+    mean = np.empty(n)
+    at = 0
+    for part in population.blocks(members):
+        rows = slice(at, at + len(part))
+        mean[rows] = world.q(population.contexts[part])[np.arange(len(part)), actions[rows]]
+        at += len(part)
+    return population.log(members, actions, mean + world.reward_std * rng.standard_normal(n), world.logging)
