@@ -1,9 +1,20 @@
 """Off-policy evaluation for contextual bandits: what would this new policy have earned, and can I trust the answer?"""
 
-from cael import testing, worlds
+from cael import codes, testing, worlds
 from cael._version import __version__
-from cael.diagnostics import Candidate, Diagnostics, TrainingFacts
-from cael.embedding import AELMIPS, CAELMIPS, NetworkDM, NetworkOutcome, NetworkSettings, Objective, Training
+from cael.diagnostics import Candidate, Diagnostics, EmbeddingFacts, TrainingFacts
+from cael.embedding import (
+    AELMIPS,
+    CAEL,
+    CAELMIPS,
+    Auto,
+    Growth,
+    NetworkDM,
+    NetworkOutcome,
+    NetworkSettings,
+    Objective,
+    Training,
+)
 from cael.errors import CaelError, InputError, LogError, NeedsError, PolicyError, SupportError
 from cael.estimate import Estimate, ScoreRange
 from cael.estimators import (
@@ -33,6 +44,7 @@ from cael.sparse import TopK
 
 __all__ = [
     "AELMIPS",
+    "CAEL",
     "CAELMIPS",
     "DM",
     "DR",
@@ -41,6 +53,7 @@ __all__ = [
     "SLOPE",
     "SNDR",
     "SNIPS",
+    "Auto",
     "BaselineIPS",
     "Batch",
     "Boosting",
@@ -49,6 +62,7 @@ __all__ = [
     "Comparison",
     "DRos",
     "Diagnostics",
+    "EmbeddingFacts",
     "EpsilonGreedy",
     "Estimate",
     "Estimator",
@@ -56,6 +70,7 @@ __all__ = [
     "FittedOutcome",
     "FixedOutcome",
     "FromModel",
+    "Growth",
     "InputError",
     "Interval",
     "LogError",
@@ -87,6 +102,7 @@ __all__ = [
     "TrainingFacts",
     "Uniform",
     "__version__",
+    "codes",
     "compare",
     "evaluate",
     "testing",

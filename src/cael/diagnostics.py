@@ -53,6 +53,36 @@ class TrainingFacts:
 
 @final
 @dataclass(frozen=True)
+class EmbeddingFacts:
+    """What `CAEL` learned and chose.
+
+    bandwidth: of the smoothing, in units of `unit`, the spread of f over actions. sharp_share: weight of the unbiased
+    estimate in the blend. explained: held-out R^2 of f. inputs: action inputs that the network uses. penalty: of its
+    group lasso. losses: held-out losses by round and penalty, as shares of the reward's variance. roughness: |bias| is
+    at most this times the range of what f misses. lost_mass: target mass that no weight carries.
+    """
+
+    bandwidth: float
+    unit: float
+    sharp_share: float
+    explained: float
+    inputs: int
+    penalty: float
+    losses: tuple[tuple[float, ...], ...]
+    roughness: float
+    lost_mass: float
+
+    def facts(self) -> list[tuple[str, str]]:
+        """What the printed forms show, as (name, text) pairs."""
+        width = "infinite" if math.isinf(self.bandwidth) else f"{self.bandwidth:g}"
+        return [
+            ("bandwidth", f"{width}, blended with {self.sharp_share:.1%} of the sharp estimate"),
+            ("reward explained, held out", f"{self.explained:.1%} by {self.inputs} action inputs"),
+        ]
+
+
+@final
+@dataclass(frozen=True)
 class Diagnostics:
     """How much an estimate can be trusted.
 
@@ -62,7 +92,10 @@ class Diagnostics:
     unsupported_mass: the target's mean probability of actions that the logging policy never plays (None: unknown).
     clipped_share: share of rows whose weight was changed by clipping, switching or shrinking.
     cross_fitted: whether every row was predicted by a model that did not see it (None: no model was trained).
-    path: what a data-driven choice looked at. training: of a learned embedding. warnings: all this in words.
+    bias_bound: a bound on |bias|, for the bias-aware interval (None: no claim). stderr_floor: the standard error that
+        known second moments of the weights imply, which that interval uses where it is the larger. choices: how many
+        estimators this one was chosen from, which that interval accounts for.
+    path: what a data-driven choice looked at. training, embedding: of a learned embedding. warnings: all this in words.
     """
 
     n: int
@@ -74,14 +107,21 @@ class Diagnostics:
     unsupported_mass: float | None = None
     clipped_share: float | None = None
     cross_fitted: bool | None = None
+    bias_bound: float | None = None
+    stderr_floor: float | None = None
+    choices: int = 1
     path: tuple[Candidate, ...] = ()
     training: TrainingFacts | None = None
+    embedding: EmbeddingFacts | None = None
     warnings: tuple[str, ...] = field(default=())
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain types, ready for JSON."""
+        """Plain types, ready for JSON; an infinite bandwidth is null."""
+        told = asdict(self)
+        if self.embedding is not None and math.isinf(self.embedding.bandwidth):
+            told["embedding"]["bandwidth"] = None
         return {
-            **asdict(self),
+            **told,
             "path": [asdict(candidate) for candidate in self.path],
             "warnings": list(self.warnings),
         }
@@ -180,5 +220,10 @@ def of_contrast(a: Diagnostics, b: Diagnostics) -> Diagnostics:
         tail_index=worst(max, a.tail_index, b.tail_index),
         unsupported_mass=worst(max, a.unsupported_mass, b.unsupported_mass),
         cross_fitted=worst(min, a.cross_fitted, b.cross_fitted),
+        bias_bound=None if a.bias_bound is None or b.bias_bound is None else a.bias_bound + b.bias_bound,
+        stderr_floor=None
+        if a.stderr_floor is None and b.stderr_floor is None
+        else math.hypot(a.stderr_floor or 0.0, b.stderr_floor or 0.0),
+        choices=max(a.choices, b.choices),
         warnings=tuple(dict.fromkeys((*a.warnings, *b.warnings))),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -105,12 +105,27 @@ class Estimate:
         method: "normal", "t", "studentised" or "bca" (bootstrap), or one with a finite-sample guarantee: "bernstein",
         "betting". The last two need `reward_range`, the range in which rewards lie by their nature, and the largest
         possible weight, which the policies supply where they can and `max_weight` states otherwise. The sample's own
-        maximum is never used: such an interval would guarantee nothing.
+        maximum is never used: such an interval would guarantee nothing. "bias_aware" is for estimates with a bound on
+        their bias: it covers the value, and not only the estimate's expectation.
         """
+        if method == "bias_aware":
+            return self._bias_aware(level)
         z, bounds = self.units, None
         if method in ("bernstein", "betting"):
             z, bounds = self._bounded_units(self._bounds(method, reward_range, max_weight))
         return inference.interval(z, level, method, bounds=bounds, resamples=resamples, seed=seed)
+
+    def _bias_aware(self, level: float) -> Interval:
+        d = self.diagnostics
+        if d.bias_bound is None:
+            raise NeedsError(
+                f"method='bias_aware' needs a bound on the bias, and {self.estimator} has none. CAEL and Auto have; "
+                "for the others, the interval covers the estimate's expectation only."
+            )
+        inference.check_level(level)
+        error = max(self.stderr, d.stderr_floor or 0.0)
+        found = inference.bias_aware(self.value, error, d.bias_bound, 1 - (1 - level) / d.choices)
+        return replace(found, level=level)
 
     def _bounds(
         self, method: str, reward_range: tuple[float, float] | None, max_weight: float | None
@@ -165,10 +180,17 @@ class Estimate:
             "value": self.value,
             "stderr": self.stderr,
             "interval": {"low": interval.low, "high": interval.high, "level": level, "method": "normal"},
+            "bias_aware_interval": self._bias_aware_dict(level),
             "n": len(self.contributions),
             "fingerprint": self.fingerprint,
             "diagnostics": self.diagnostics.to_dict(),
         }
+
+    def _bias_aware_dict(self, level: float) -> dict[str, float | str] | None:
+        if self.diagnostics.bias_bound is None:
+            return None
+        found = self._bias_aware(level)
+        return {"low": found.low, "high": found.high, "level": level, "method": "bias_aware"}
 
     def __repr__(self) -> str:
         interval = self.interval()
@@ -181,6 +203,7 @@ class Estimate:
             ("value", f"{self.value:.6g}"),
             ("standard error", f"{self.stderr:.3g}"),
             ("95% interval", str(interval)),
+            ("bias-aware 95% interval", "" if d.bias_bound is None else str(self._bias_aware(0.95))),
             ("rows", f"{len(self.contributions):,}"),
             ("effective sample size", _shown(d.effective_sample_size, ",.1f")),
             ("largest weight", _shown(d.max_weight, ".4g")),
@@ -188,6 +211,7 @@ class Estimate:
             ("tail index", _shown(d.tail_index, ".2f")),
             ("unsupported target mass", _shown(d.unsupported_mass, ".1%")),
             ("weights changed", _shown(d.clipped_share, ".1%")),
+            *(() if d.embedding is None else d.embedding.facts()),
             ("cross-fitted", {None: "", True: "yes", False: "no"}[d.cross_fitted]),
         ]
         return [(name, text) for name, text in rows if text]

@@ -214,6 +214,23 @@ def _checked_bounds(z: Floats, bounds: tuple[float, float]) -> tuple[float, floa
     return low, high
 
 
+def bias_aware(value: float, error: float, bound: float, level: float) -> Interval:
+    """value +- c error, c the `level` quantile of |N(bound/error, 1)| (Armstrong and Kolesar 2018).
+
+    It covers the true value if |bias| <= bound and the error is normal, and is the shortest such interval.
+    """
+    from scipy.special import chndtrix, ndtri
+
+    check_level(level)
+    if error <= 0:
+        return Interval(value - bound, value + bound, level, "bias_aware")
+    ratio = bound / error
+    # For a large ratio |N| is N: the noncentral chi-square has lost its lower tail.
+    squared = float(chndtrix(level, 1.0, ratio**2)) if ratio < 30 else (ratio + float(ndtri(level))) ** 2
+    half = math.sqrt(squared) * error
+    return Interval(value - half, value + half, level, "bias_aware")
+
+
 def max_t(columns: Floats, level: float, *, resamples: int = 4000, seed: int = 0) -> float:
     """The factor f for which mean_j +- f stderr_j covers the means of all columns of (units, p) together at `level`.
 

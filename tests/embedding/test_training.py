@@ -218,7 +218,7 @@ def test_cuda_is_refused_where_there_is_none():
 
 
 def test_batches_cover_every_row_once_per_pass():
-    batches = training._Batches([torch.arange(10), torch.arange(20, 30)], 5, Stream([0, 1], CPU))
+    batches = training.Batches([torch.arange(10), torch.arange(20, 30)], 5, Stream([0, 1], CPU))
     for _ in range(3):
         drawn = torch.cat([batches.next(), batches.next()], dim=1)
         assert torch.equal(torch.sort(drawn, dim=1).values, torch.stack([torch.arange(10), torch.arange(20, 30)]))

@@ -1,6 +1,19 @@
 """Learned embeddings. The modules that import torch are loaded when an estimator first needs them."""
 
+from cael.embedding.auto import Auto
+from cael.embedding.cael import CAEL
 from cael.embedding.estimators import AELMIPS, CAELMIPS, NetworkDM, NetworkOutcome
-from cael.embedding.settings import NetworkSettings, Objective, Training
+from cael.embedding.settings import Growth, NetworkSettings, Objective, Training
 
-__all__ = ["AELMIPS", "CAELMIPS", "NetworkDM", "NetworkOutcome", "NetworkSettings", "Objective", "Training"]
+__all__ = [
+    "AELMIPS",
+    "CAEL",
+    "CAELMIPS",
+    "Auto",
+    "Growth",
+    "NetworkDM",
+    "NetworkOutcome",
+    "NetworkSettings",
+    "Objective",
+    "Training",
+]

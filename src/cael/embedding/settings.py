@@ -72,6 +72,38 @@ class NetworkSettings:
 
 @final
 @dataclass(frozen=True)
+class Growth:
+    """How the sparse network of `CAEL` is trained: it grows by action inputs, under a group lasso on every input.
+
+    hidden: width of the two hidden layers. penalties: strengths of the group lasso to choose from, in units of
+    1/sqrt(rows) (rewards and inputs have variance 1). steps: of Adam in each round. patience: stop after so many rounds
+    without a better held-out loss. restarts: networks of each kind, whose predictions are averaged. batch_size,
+    learning_rate: of Adam. device: "cpu", "cuda", or "auto".
+    """
+
+    hidden: int = 32
+    penalties: tuple[float, ...] = (0.5, 1.5, 4.0)
+    steps: int = 300
+    patience: int = 2
+    restarts: int = 3
+    batch_size: int = 256
+    learning_rate: float = 0.005
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "penalties", tuple(float(each) for each in self.penalties))
+        for name in ("hidden", "steps", "patience", "restarts"):
+            positive_int(name, getattr(self, name))
+        positive_int("batch_size", self.batch_size, least=2)
+        choose("device", self.device, ("cpu", "cuda", "auto"))
+        if not self.penalties or not all(0 <= each < np.inf for each in self.penalties):
+            raise InputError(f"penalties must be numbers >= 0, at least one; got {self.penalties!r}.")
+        if not 0 < self.learning_rate < np.inf:
+            raise InputError(f"learning_rate must be > 0; got {self.learning_rate!r}.")
+
+
+@final
+@dataclass(frozen=True)
 class Objective:
     """L = L_R + alpha L_bias + beta L_var, and the posterior inside it: one field for each reading of the paper.
 

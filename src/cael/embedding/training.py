@@ -111,7 +111,7 @@ def deterministic() -> Iterator[None]:
 
 
 @final
-class _Batches:
+class Batches:
     """Mini-batches (T, B) from shuffled passes over each trial's rows, without replacement within a pass."""
 
     def __init__(self, rows: Sequence[Tensor], size: int, stream: Stream) -> None:
@@ -119,15 +119,18 @@ class _Batches:
         self.size = min([size, *(len(each) for each in rows)])
         if self.size < 2:
             raise InputError("a mini-batch needs at least 2 rows: batch normalisation has no spread with one.")
+        self.together = torch.stack(list(rows)) if len({len(each) for each in rows}) == 1 else None
+        self.queue = rows[0].new_empty(len(rows), 0)
         self.queues = [each[:0] for each in rows]
 
     def next(self) -> Tensor:
-        short = [len(queue) < self.size for queue in self.queues]
-        if all(short) and len({len(each) for each in self.rows}) == 1:
-            self.queues = list(self.stream.shuffled_together(torch.stack(list(self.rows))))
-        else:
-            for t in (t for t, empty in enumerate(short) if empty):
-                self.queues[t] = self.stream.shuffled(self.rows[t], t)
+        if self.together is not None:
+            if self.queue.shape[1] < self.size:
+                self.queue = self.stream.shuffled_together(self.together)
+            drawn, self.queue = self.queue[:, : self.size], self.queue[:, self.size :]
+            return drawn
+        for t in (t for t, queue in enumerate(self.queues) if len(queue) < self.size):
+            self.queues[t] = self.stream.shuffled(self.rows[t], t)
         drawn = torch.stack([queue[: self.size] for queue in self.queues])
         self.queues = [queue[self.size :] for queue in self.queues]
         return drawn
@@ -152,7 +155,7 @@ def train(
     learned = [p.requires_grad_() for name, p in parameters.items() if not name.startswith("running")]
     optimiser = torch.optim.AdamW(learned, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
     rows, watched = _split(data.rows, settings.holdout, stream)
-    batches = _Batches(rows, settings.batch_size, stream)
+    batches = Batches(rows, settings.batch_size, stream)
     watch = _Watch(network, data, watched, settings)
     with deterministic(), progress(label, settings.iterations) as advance:
         for iteration in range(settings.iterations):

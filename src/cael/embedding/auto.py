@@ -1,0 +1,121 @@
+"""Auto: the estimator that a user gets without choosing."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, final
+
+import numpy as np
+
+from cael._types import Floats
+from cael.diagnostics import Candidate, with_warnings
+from cael.embedding.blend import BOUND
+from cael.embedding.cael import CAEL
+from cael.errors import SupportError
+from cael.estimate import Estimate
+from cael.estimators.base import Estimator
+from cael.estimators.doubly_robust import SNDR
+from cael.estimators.weighting import SNIPS
+from cael.policy import probabilities
+from cael.problem import Problem
+
+
+@final
+@dataclass(frozen=True)
+class Auto(Estimator):
+    """The one of SNIPS, SNDR and CAEL with the least estimated mean squared error; `evaluate` shows it first.
+
+    The error of each is estimated by variance plus squared bias: the variance is the larger of what the contributions
+    show and of what the known second moment of the weights implies (with few matching rows the first is far too
+    small); the bias is what CAEL says about itself, and for the other two the target mass on actions that are never
+    logged. `interval(method="bias_aware")` accounts for the choice by Bonferroni's inequality. A candidate that this
+    log or policy does not allow is left out, and a warning says so.
+
+    learn: False leaves CAEL out, which takes seconds to train. cael: its settings. seed: of all of them.
+
+    >>> import cael
+    >>> log, policy = cael.testing.example()
+    >>> cael.Auto(learn=False).estimate(log, policy).diagnostics.choices
+    2
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("propensities", "logged_probability")
+    learn: bool = True
+    cael: CAEL = field(default_factory=CAEL)
+    seed: int = 0
+
+    def solve(self, problem: Problem) -> Estimate:
+        left_out: list[str] = []
+        found: list[Estimate] = []
+        for each in self._candidates():
+            missing = problem.missing(each.needs)
+            if isinstance(each, CAEL) and importlib.util.find_spec("torch") is None:
+                missing = [*missing, "torch, which is not installed (pip install 'cael[learn]')"]
+            if missing:
+                left_out.append(f"Auto left {each.name} out: it needs {'; and '.join(missing)}.")
+                continue
+            try:
+                found.append(_judged(each, each.solve(problem), problem))
+            except SupportError as error:
+                left_out.append(f"Auto left {each.name} out: {error}")
+        if not found:
+            raise SupportError("Auto found no estimator that can say anything: " + " ".join(left_out))
+        return self._chosen(found, left_out)
+
+    def _candidates(self) -> list[Estimator]:
+        learned = [replace(self.cael, seed=self.seed)] if self.learn else []
+        return [SNIPS(), SNDR(seed=self.seed), *learned]
+
+    def _chosen(self, found: list[Estimate], left_out: list[str]) -> Estimate:
+        errors = np.array([_error(each) for each in found])
+        best = int(errors.argmin())
+        winner = found[best]
+        path = tuple(
+            Candidate(each.estimator, each.value, float(np.sqrt(error)), True, i == best)
+            for i, (each, error) in enumerate(zip(found, errors, strict=True))
+        )
+        note = f"Auto took {winner.estimator.split('(')[0]} out of {len(found)}."
+        told = replace(winner.diagnostics, choices=len(found), path=(*path, *winner.diagnostics.path))
+        told = with_warnings(told, (note, *left_out))
+        return replace(winner, estimator=self.name, diagnostics=told, score_range=None)
+
+
+def _error(estimate: Estimate) -> float:
+    d = estimate.diagnostics
+    return max(estimate.stderr, d.stderr_floor or 0.0) ** 2 + ((d.bias_bound or 0.0) / BOUND) ** 2
+
+
+def _judged(estimator: Estimator, estimate: Estimate, problem: Problem) -> Estimate:
+    """The estimate with a bias bound and a floor of its standard error, for those that bring none of their own."""
+    d = estimate.diagnostics
+    if d.bias_bound is not None:
+        return estimate
+    spread = _spread(estimator, problem)
+    bound = BOUND * (problem.unsupported_mass or 0.0) * spread
+    floor = spread * float(np.sqrt(second_moment(problem) / len(problem.log)))
+    return replace(estimate, diagnostics=replace(d, bias_bound=bound, stderr_floor=floor))
+
+
+def _spread(estimator: Estimator, problem: Problem) -> float:
+    """The standard deviation of the reward, or of what the outcome model leaves of it."""
+    rewards = problem.log.rewards
+    if not isinstance(estimator, SNDR):
+        return float(rewards.std())
+    return float((rewards - problem.outcome(estimator.outcome, estimator.folds, estimator.seed).q_logged).std())
+
+
+def second_moment(problem: Problem) -> float:
+    """E w^2: exact over all actions where both policies are known, else the mean over the log."""
+    log = problem.log
+    if log.logging is None or not log.logging.complete or not problem.policy.complete:
+        return float((problem.weights**2).mean())
+    total = 0.0
+    for batch in log.batches(width=log.n_actions):
+        pi, mu = probabilities(problem.policy, batch), probabilities(log.logging, batch)
+        total += float(_squares(pi, mu).sum())
+    return total / len(log)
+
+
+def _squares(pi: Floats, mu: Floats) -> Floats:
+    return np.divide(pi**2, mu, out=np.zeros_like(pi), where=mu > 0)

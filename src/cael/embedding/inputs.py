@@ -1,0 +1,78 @@
+"""What a sparse network may be told about an action: every feature, and one input per action, at unit variance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cael._types import Floats
+from cael.log import LoggedData
+
+
+def standardised(values: Floats, weights: Floats | None = None) -> Floats:
+    """Columns at mean 0 and variance 1 under weights (rows); a constant column becomes 0."""
+    mean = np.average(values, axis=0, weights=weights)
+    centred = values - mean
+    spread = np.sqrt(np.average(centred**2, axis=0, weights=weights))
+    return centred / np.where(spread > 1e-12 * (1 + np.abs(mean)), spread, np.inf)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ActionInputs:
+    """phi: (k, F) features. own: (T, k), the height of each action's own input, 1/sqrt(its share of the log).
+
+    Inputs are numbered 0 .. F - 1 (features) and F .. F + k - 1 (one per action); `active` (T, c) are numbers.
+    """
+
+    phi: Tensor
+    own: Tensor
+
+    @property
+    def features(self) -> int:
+        return int(self.phi.shape[1])
+
+    @property
+    def count(self) -> int:
+        return self.features + int(self.own.shape[1])
+
+    def values(self, a: Tensor, active: Tensor) -> Tensor:
+        """Active inputs of actions a (T, B): (T, B, c)."""
+        own = torch.gather(self.own, 1, a)[..., None] * (active[:, None] - self.features == a[..., None])
+        if self.features == 0:
+            return own
+        column = active.clamp(max=self.features - 1)[:, None]
+        return torch.where((active < self.features)[:, None], self.phi[a[..., None], column], own)
+
+    def table(self, trial: int, active: Tensor) -> Tensor:
+        """Active inputs (c,) of all actions in one trial: (k, c)."""
+        every = torch.arange(self.own.shape[1], device=self.own.device)
+        return ActionInputs(self.phi, self.own[trial : trial + 1]).values(every[None], active[None])[0]
+
+    def products(self, delta: Tensor, a: Tensor) -> Tensor:
+        """sum over rows of input times delta (T, B, h), for all inputs: (T, F + k, h)."""
+        t, _, h = delta.shape
+        own = torch.zeros(t, self.own.shape[1], h, device=delta.device, dtype=delta.dtype)
+        place = a[..., None].expand(-1, -1, h)
+        own = own.scatter_add(1, place, delta) * self.own[..., None]
+        # The sum over rows of phi(a_i) delta_i is the sum over actions of phi(a) times the sum of its rows' delta.
+        sums = own / self.own[..., None]
+        return torch.cat([self.phi.T @ sums, own], dim=1)
+
+
+def action_inputs_of(logs: list[LoggedData], repeats: int, device: torch.device) -> ActionInputs:
+    """The inputs of logs with the same actions, each log `repeats` times on the trial axis."""
+    k = logs[0].n_actions
+    features = logs[0].action_features
+    phi = standardised(np.asarray(features)) if features is not None else np.empty((k, 0))
+    phi = phi[:, np.abs(phi).max(axis=0) > 0] if phi.size else phi
+    shares = np.stack([np.maximum(np.bincount(log.actions, minlength=k), 1) / len(log) for log in logs])
+    own = np.repeat(1 / np.sqrt(shares), repeats, axis=0)
+    return ActionInputs(
+        torch.as_tensor(phi, dtype=torch.float32, device=device),
+        torch.as_tensor(own, dtype=torch.float32, device=device),
+    )

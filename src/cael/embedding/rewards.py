@@ -1,0 +1,164 @@
+"""Cross-fitted reward predictions from sparse networks; the held-out folds decide on penalty and number of inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import torch
+
+from cael._types import Array, Floats
+from cael.embedding import sparse
+from cael.embedding.inputs import ActionInputs, action_inputs_of
+from cael.embedding.settings import Growth
+from cael.embedding.training import TrialData, pick_device
+from cael.errors import InputError
+from cael.log import LoggedData
+
+BLOCK_FLOATS = 2**23
+"""Predictions for all actions are made in blocks whose hidden layer has about so many numbers."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One trained network: its weights, and its active inputs for all actions (k, c)."""
+
+    weights: sparse.Weights
+    table: torch.Tensor
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SparseRewards:
+    """Reward models of one log, one for each fold of rows, each trained on the other folds.
+
+    folds: the rows. members: for each fold, networks whose predictions are averaged; empty: the mean reward is better
+    than any network. losses: (rounds, penalties) held-out mean squared error as a share of the reward's variance.
+    penalty, inputs: what was chosen. explained: 1 - the held-out loss of the chosen.
+    """
+
+    folds: tuple[Array, ...]
+    members: tuple[tuple[Member, ...], ...]
+    losses: Floats
+    penalty: float
+    inputs: int
+    centre: Floats
+    scale: Floats
+    mean: float
+    spread: float
+
+    @property
+    def explained(self) -> float:
+        return max(0.0, 1 - float(self.losses.min())) if self.members[0] else 0.0
+
+    @torch.no_grad()
+    def predict(self, fold: int, contexts: Floats, n_actions: int) -> Floats:
+        """r_hat (b, k) for rows of a fold, by the networks that did not see it."""
+        if not self.members[fold]:
+            return np.full((len(contexts), n_actions), self.mean)
+        device, hidden = self.members[fold][0].table.device, self.members[fold][0].weights["b1"].shape[-1]
+        x = torch.as_tensor((contexts - self.centre) / self.scale, dtype=torch.float32, device=device)
+        size = max(1, BLOCK_FLOATS // (n_actions * hidden))
+        parts = []
+        for at in range(0, len(x), size):
+            block = x[at : at + size]
+            every = [sparse.predict_all(each.weights, block, each.table) for each in self.members[fold]]
+            parts.append(torch.stack(every).mean(dim=0).cpu().numpy())
+        return np.concatenate(parts).astype(np.float64) * self.spread + self.mean
+
+
+def sparse_rewards(
+    logs: Sequence[LoggedData], settings: Growth, folds: int, seeds: Sequence[int]
+) -> list[SparseRewards]:
+    """Train the networks of all logs, penalties, folds and restarts at once; the logs have one shape, the same actions."""
+    if len({(len(log), log.n_actions, log.contexts.shape[1]) for log in logs}) != 1:
+        raise InputError("logs that are trained together must have the same numbers of rows, actions and contexts.")
+    device = pick_device(settings.device)
+    splits = [list(log.folds(folds, seed)) for log, seed in zip(logs, seeds, strict=True)]
+    each_log = len(settings.penalties) * folds * settings.restarts
+    scalers = [_scaler(log) for log in logs]
+    inputs = action_inputs_of(list(logs), each_log, device)
+    data, held_out, penalties = _trials(logs, splits, scalers, settings, device)
+    trial_seeds = [int(s) for seed in seeds for s in np.random.SeedSequence([seed, 0x5BA25E]).generate_state(each_log)]
+    shape = (len(logs), len(settings.penalties), folds * settings.restarts)
+
+    def judged(rounds: list[sparse.Round]) -> Floats:
+        """(rounds, logs, penalties) mean held-out loss."""
+        return np.stack([each.held_out.reshape(shape).mean(axis=2) for each in rounds])
+
+    def done(rounds: list[sparse.Round]) -> bool:
+        best_at = judged(rounds).min(axis=2).argmin(axis=0)
+        return bool((len(rounds) - 1 - best_at >= settings.patience).all())
+
+    rounds = sparse.grow(inputs, data, held_out, penalties, settings, trial_seeds, done)
+    losses = judged(rounds)
+    return [
+        _chosen(t, rounds, losses[:, t], inputs, splits[t], scalers[t], settings, each_log) for t in range(len(logs))
+    ]
+
+
+def _scaler(log: LoggedData) -> tuple[Floats, Floats, float, float]:
+    """Means and standard deviations of contexts and rewards; a constant column gets a scale that makes it 0."""
+    x = np.asarray(log.contexts, dtype=np.float64)
+    spread = x.std(axis=0)
+    scale = np.where(spread > 1e-12 * (1 + np.abs(x.mean(axis=0))), spread, np.inf)
+    r = log.rewards
+    if not r.std() > 0:
+        raise InputError("the rewards are all equal: there is nothing to learn, and every policy earns that.")
+    return x.mean(axis=0), scale, float(r.mean()), float(r.std())
+
+
+def _trials(
+    logs: Sequence[LoggedData], splits: Sequence[Sequence[Array]], scalers: Sequence[Any], settings: Growth,
+    device: torch.device,
+) -> tuple[TrialData, list[torch.Tensor], torch.Tensor]:  # fmt: skip
+    """The trial axis (log, penalty, fold, restart): data, held-out rows, and penalties."""
+    x, a, r, rows, held_out, penalties = [], [], [], [], [], []
+    for log, split, (centre, scale, mean, spread) in zip(logs, splits, scalers, strict=True):
+        every = np.arange(len(log))
+        folds = [
+            (
+                torch.as_tensor(np.setdiff1d(every, fold), device=device),
+                torch.as_tensor(np.asarray(fold), device=device),
+            )
+            for fold in split
+        ]
+        count = len(settings.penalties) * len(split) * settings.restarts
+        one_x = torch.as_tensor((log.contexts - centre) / scale, dtype=torch.float32, device=device)
+        one_r = torch.as_tensor((log.rewards - mean) / spread, dtype=torch.float32, device=device)
+        one_a = torch.as_tensor(np.array(log.actions), dtype=torch.int64, device=device)
+        x.append(one_x[None].expand(count, -1, -1))
+        a.append(one_a[None].expand(count, -1))
+        r.append(one_r[None].expand(count, -1))
+        for penalty in settings.penalties:
+            for train, held in folds:
+                for _ in range(settings.restarts):
+                    rows.append(train)
+                    held_out.append(held)
+                    penalties.append(penalty / np.sqrt(len(train)))
+    join = (lambda parts: parts[0]) if len(logs) == 1 else torch.cat
+    data = TrialData(join(x), join(a), join(r), tuple(rows))
+    return data, held_out, torch.as_tensor(penalties, dtype=torch.float32, device=device)
+
+
+def _chosen(
+    t: int, rounds: list[sparse.Round], losses: Floats, inputs: ActionInputs, split: Sequence[Array], scaler: Any,
+    settings: Growth, each_log: int,
+) -> SparseRewards:  # fmt: skip
+    """The networks of log t at the round and penalty with the least held-out loss; none if the mean is as good."""
+    at, penalty = np.unravel_index(int(losses.argmin()), losses.shape)
+    first = t * each_log + int(penalty) * len(split) * settings.restarts
+    found = rounds[int(at)]
+    members: list[tuple[Member, ...]] = []
+    for fold in range(len(split)):
+        some = range(first + fold * settings.restarts, first + (fold + 1) * settings.restarts)
+        nets = (
+            Member({n: v[i : i + 1] for n, v in found.weights.items()}, inputs.table(i, found.active[i])) for i in some
+        )
+        members.append(tuple(nets) if losses.min() < 1 else ())
+    return SparseRewards(
+        tuple(split), tuple(members), losses, settings.penalties[int(penalty)], found.active.shape[1], *scaler
+    )

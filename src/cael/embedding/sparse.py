@@ -1,0 +1,216 @@
+"""A reward network that grows: inputs enter by the size of their gradient, under a group lasso; all folds at once.
+
+r_hat(x, a) = e'[x, 1] with e = f(x, a), on standardised inputs and rewards. The network begins with the contexts alone.
+In each round the inactive action inputs with the largest gradients join, doubling their number, and training goes on
+from where it was. Every input, of the context too, has a group lasso on its row of the first layer, minimised by
+proximal steps. How many inputs and how strong a penalty are best is for the held-out folds to say.
+
+Leading axis T: (log, penalty, fold, restart), in this order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cael.embedding.inputs import ActionInputs
+from cael.embedding.settings import Growth
+from cael.embedding.stream import Stream
+from cael.embedding.training import Batches, TrialData, deterministic, gather_rows
+from cael.progress import progress
+
+BETA1, BETA2, EPS = 0.9, 0.99, 1e-8
+SCREENED = 16384
+"""Gradients of inactive inputs are taken over at most so many rows."""
+
+Weights: TypeAlias = dict[str, Tensor]
+PENALISED = ("x", "a")
+
+
+def start(stream: Stream, context_dim: int, hidden: int) -> Weights:
+    """A network without action inputs: tables (T, ...), x: contexts, a: action inputs, then the upper layers."""
+    d, h, t = context_dim, hidden, stream.trials
+
+    def normal(*shape: int, scale: float) -> Tensor:
+        u = (stream.uniform(*shape) + 2.0**-25).clamp(max=1 - 2.0**-24)
+        return math.sqrt(2) * torch.erfinv(2 * u - 1) * scale
+
+    def zeros(*shape: int) -> Tensor:
+        return torch.zeros(t, *shape, device=stream.device)
+
+    return {
+        "x": normal(d, h, scale=1 / math.sqrt(max(1, d))) if d else zeros(0, h),
+        "a": zeros(0, h),
+        "b1": normal(h, scale=0.5),
+        "w2": normal(h, h, scale=math.sqrt(2 / h)),
+        "b2": zeros(h),
+        "w3": normal(h, d + 1, scale=0.1 / math.sqrt(h)),
+        "b3": zeros(d + 1),
+    }
+
+
+def upper(p: Weights, h: Tensor, x: Tensor) -> Tensor:
+    """r_hat (T, N) from the sums of the first layer (T, N, h) and the contexts (T, N, d)."""
+    h = torch.baddbmm(p["b2"][:, None], torch.nn.functional.silu(h), p["w2"])
+    e = torch.baddbmm(p["b3"][:, None], torch.nn.functional.silu(h), p["w3"])
+    return (e[..., :-1] * x).sum(dim=-1) + e[..., -1]
+
+
+def predict(p: Weights, x: Tensor, values: Tensor) -> Tensor:
+    """r_hat (T, N) of contexts (T, N, d) and values (T, N, c) of the active action inputs."""
+    first = torch.baddbmm(torch.baddbmm(p["b1"][:, None], x, p["x"]), values, p["a"])
+    return upper(p, first, x)
+
+
+def predict_all(p: Weights, x: Tensor, table: Tensor) -> Tensor:
+    """r_hat (N, k) of one trial: contexts (N, d) with every action; table (k, c) of the active inputs."""
+    n, k = len(x), len(table)
+    first = (torch.baddbmm(p["b1"][:, None], x[None], p["x"])[0][:, None] + (table @ p["a"][0])[None]).reshape(
+        1, n * k, -1
+    )
+    every = x[:, None].expand(n, k, x.shape[1]).reshape(1, n * k, -1)
+    return upper(p, first, every)[0].reshape(n, k)
+
+
+@final
+class ProximalAdam:
+    """Adam whose steps on the penalised tables share one scale per input, followed by the group lasso's proximal map.
+
+    With one scale per group the step is exact: an input stays at 0 if and only if the norm of its averaged gradient is
+    below the penalty (T,).
+    """
+
+    def __init__(self, p: Weights, penalty: Tensor) -> None:
+        self.penalty = penalty[:, None, None]
+        self.m = {name: torch.zeros_like(value) for name, value in p.items()}
+        self.v = {name: torch.zeros_like(value[..., :1] if name in PENALISED else value) for name, value in p.items()}
+        self.t = 0
+
+    def grow(self, count: int) -> None:
+        """Room for so many more action inputs."""
+        for state in (self.m, self.v):
+            state["a"] = torch.cat([state["a"], state["a"].new_zeros(len(state["a"]), count, state["a"].shape[2])], 1)
+
+    @torch.no_grad()
+    def step(self, p: Weights, gradients: Sequence[Tensor], rate: float) -> None:
+        self.t += 1
+        up, down = 1 - BETA1**self.t, 1 - BETA2**self.t
+        for (name, value), g in zip(p.items(), gradients, strict=True):
+            m, v = self.m[name], self.v[name]
+            m.lerp_(g, 1 - BETA1)
+            v.lerp_((g * g).mean(dim=-1, keepdim=True) if name in PENALISED else g * g, 1 - BETA2)
+            size = rate / (torch.sqrt(v / down) + EPS)
+            value.addcmul_(m, size, value=-1 / up)
+            if name in PENALISED:
+                norm = torch.linalg.vector_norm(value, dim=-1, keepdim=True)
+                value.mul_((1 - size * self.penalty / norm.clamp(min=1e-30)).clamp(min=0))
+
+
+@final
+@dataclass(frozen=True)
+class Round:
+    """The networks after one round: active (T, c) input numbers, weights, held_out (T,) mean squared errors."""
+
+    active: Tensor
+    weights: Weights
+    held_out: np.ndarray
+
+
+def grow(
+    inputs: ActionInputs,
+    data: TrialData,
+    held_out: Sequence[Tensor],
+    penalties: Tensor,
+    settings: Growth,
+    seeds: Sequence[int],
+    done: Callable[[list[Round]], bool],
+) -> list[Round]:
+    """Train round after round until `done(rounds)`; data.rows[t] trains trial t, held_out[t] judges it."""
+    stream = Stream(seeds, data.x.device)
+    p = _require(start(stream, data.x.shape[2], settings.hidden))
+    optimiser = ProximalAdam(p, penalties)
+    batches = Batches(data.rows, settings.batch_size, stream)
+    judge, screen = padded(held_out), padded([each[:SCREENED] for each in data.rows])
+    active = torch.zeros(data.trials, 0, dtype=torch.int64, device=data.x.device)
+    rounds: list[Round] = []
+    sizes = _sizes(inputs.count)
+    with deterministic(), progress("growing a sparse network", len(sizes) * settings.steps) as advance:
+        for size in sizes:
+            if size > active.shape[1]:
+                more = size - active.shape[1]
+                active = torch.cat([active, _strongest(p, inputs, data, screen, active, more)], dim=1)
+                p = _require({**p, "a": torch.cat([p["a"], p["a"].new_zeros(data.trials, more, settings.hidden)], 1)})
+                optimiser.grow(more)
+            for rate in _rates(settings.steps, settings.learning_rate):
+                rows = batches.next()
+                x, a, r = (gather_rows(each, rows) for each in (data.x, data.a, data.r))
+                loss = ((predict(p, x, inputs.values(a, active)) - r) ** 2).mean(dim=1).sum()
+                optimiser.step(p, torch.autograd.grad(loss, list(p.values())), rate)
+                advance(1)
+            kept = {name: value.detach().clone() for name, value in p.items()}
+            rounds.append(Round(active, kept, _judged(p, inputs, data, judge, active)))
+            if done(rounds):
+                break
+    return rounds
+
+
+def _require(p: Weights) -> Weights:
+    return {name: value.detach().requires_grad_() for name, value in p.items()}
+
+
+def _sizes(count: int) -> list[int]:
+    """0, 1, 2, 4, ... and all."""
+    powers = [2**i for i in range(count.bit_length()) if 2**i < count]
+    return [0, *powers, count]
+
+
+def _rates(steps: int, top: float) -> Iterator[float]:
+    """The learning rates of one round: down to a twentieth along half a cosine."""
+    for i in range(steps):
+        yield top * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * i / max(1, steps))))
+
+
+def _strongest(
+    p: Weights, inputs: ActionInputs, data: TrialData, screen: tuple[Tensor, Tensor], active: Tensor, count: int
+) -> Tensor:
+    """(T, count) the inactive inputs whose gradient at 0 has the largest norm."""
+    rows, valid = screen
+    total = torch.zeros(data.trials, inputs.count, p["b1"].shape[1], device=data.x.device)
+    share = valid / valid.sum(dim=1, keepdim=True)
+    for at in range(0, rows.shape[1], 1024):
+        part = slice(at, at + 1024)
+        x, a, r = (gather_rows(each, rows[:, part]) for each in (data.x, data.a, data.r))
+        with torch.no_grad():
+            first = torch.baddbmm(torch.baddbmm(p["b1"][:, None], x, p["x"]), inputs.values(a, active), p["a"])
+        first.requires_grad_()
+        loss = (share[:, part] * (upper(p, first, x) - r) ** 2).sum()
+        total += inputs.products(torch.autograd.grad(loss, first)[0], a)
+    norms = total.norm(dim=2).scatter(1, active, -1.0)
+    return norms.topk(count, dim=1).indices
+
+
+@torch.no_grad()
+def _judged(
+    p: Weights, inputs: ActionInputs, data: TrialData, judge: tuple[Tensor, Tensor], active: Tensor
+) -> np.ndarray:
+    rows, valid = judge
+    total = torch.zeros(data.trials, device=data.x.device, dtype=torch.float64)
+    for at in range(0, rows.shape[1], 4096):
+        some, ok = rows[:, at : at + 4096], valid[:, at : at + 4096]
+        x, a, r = (gather_rows(each, some) for each in (data.x, data.a, data.r))
+        total += (((predict(p, x, inputs.values(a, active)) - r) ** 2) * ok).sum(dim=1).double()
+    return (total / valid.sum(dim=1)).cpu().numpy()
+
+
+def padded(rows: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Ragged rows as (T, longest) and which of them are real."""
+    longest = max(len(each) for each in rows)
+    table = torch.stack([torch.nn.functional.pad(each, (0, longest - len(each))) for each in rows])
+    valid = torch.stack([torch.arange(longest, device=each.device) < len(each) for each in rows])
+    return table, valid
