@@ -73,7 +73,7 @@ class SparseRewards:
 def sparse_rewards(
     logs: Sequence[LoggedData], settings: Growth, folds: int, seeds: Sequence[int]
 ) -> list[SparseRewards]:
-    """Train the networks of all logs, penalties, folds and restarts at once; the logs have one shape, the same actions."""
+    """Train the networks of all logs, penalties, folds and restarts at once; logs of one shape and the same actions."""
     if len({(len(log), log.n_actions, log.contexts.shape[1]) for log in logs}) != 1:
         raise InputError("logs that are trained together must have the same numbers of rows, actions and contexts.")
     device = pick_device(settings.device)
