@@ -36,6 +36,7 @@ class SoftmaxHead:
     table: Tensor
     C: float
     offset: bool
+    graph: GraphedFit | None = None
 
     def fit(
         self, z: Tensor, a: Tensor, log_mu: Tensor | None, tolerance: float = 1e-4, max_iter: int = 100
@@ -44,26 +45,41 @@ class SoftmaxHead:
 
         Returns the largest component of the gradient that is left (T,), and sum_a mu(a|z)^2 of the rows (T, B).
         """
+        if z.is_cuda and log_mu is None and z.shape[1] <= GRAPH_ROWS:
+            if self.graph is None or not self.graph.fits(z, a):
+                self.graph = GraphedFit(self, z, a)
+            self.table, left, squares = self.graph(z, a, self.table, tolerance, max_iter)
+            return left, squares
+        start = self.begin(z, a, log_mu, self.table)
+        state = start.state
+        for _ in range(max_iter):
+            state = start.fun.advance(state)
+            if float(state.gradient.abs().max()) <= tolerance:
+                break
+        self.table, left, squares = start.finish(state)
+        return left, squares
+
+    def begin(self, z: Tensor, a: Tensor, log_mu: Tensor | None, table: Tensor, width: int | None = None) -> Start:
+        """The objective of this batch and where the solver starts; width: room for so many classes (None: as needed)."""
         z1 = torch.cat([z, torch.ones_like(z[..., :1])], dim=-1)
-        classes, label, real = self._classes(a)
+        classes, label, real = self._classes(a, width)
         place = classes[:, None].expand(-1, z1.shape[-1], -1)
-        start = torch.gather(self.table, 2, place)
         extra = torch.zeros_like(real, dtype=z.dtype).masked_fill(~real, -torch.inf)[:, None]
         if log_mu is not None:
             extra = extra + torch.gather(log_mu, 2, classes[:, None].expand(-1, z.shape[1], -1))
+        fun = _Likelihood(z1, label, extra, self.C, real)
+        warm = torch.gather(table, 2, place)
         # Half of the last batch's coefficients is a better start than all of them: they were fitted to its rows.
-        found, left, p = _minimise(_Likelihood(z1, label, extra, self.C, real), start / 2, tolerance, max_iter)
-        self.table = self.table.scatter(2, place, torch.where(real[:, None], found, start))
-        return left, (p * p).sum(dim=-1)
+        return Start(fun, fun.first(warm / 2), place, warm, table)
 
-    def _classes(self, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _classes(self, a: Tensor, width: int | None) -> tuple[Tensor, Tensor, Tensor]:
         """The classes of each trial (T, c), padded; the rows' labels among them (T, B); and which are not padding."""
         k = self.table.shape[2]
         if self.offset:
             classes = torch.arange(k, device=a.device).expand(len(a), k)
             return classes, a, torch.ones_like(classes, dtype=torch.bool)
         seen = torch.zeros(len(a), k, dtype=torch.bool, device=a.device).scatter(1, a, True)
-        width = int(seen.sum(dim=1).max())
+        width = int(seen.sum(dim=1).max()) if width is None else width
         # Stable sort of "not seen" brings the seen classes to the front in their own order.
         classes = torch.sort((~seen).to(torch.uint8), dim=1, stable=True).indices[:, :width]
         real = torch.gather(seen, 1, classes)
@@ -122,48 +138,153 @@ class _Likelihood:
         gradient = torch.baddbmm(pull - self.observed, self.z1_t, p, alpha=1 / self.z1.shape[1])
         return loss, gradient, p
 
+    def first(self, x: Tensor) -> State:
+        """The state at a table x.
+
+        The first blocks of the Hessian are taken half-way between p and the labels: a class is rare under the p of the
+        start, so its own block there is too flat and the step too long.
+        """
+        x = self.centred(x * self.mask)
+        loss, gradient, p = self(x)
+        return State(x, loss, gradient, p, (p + self.ones) / 2, torch.ones_like(loss))
+
+    def advance(self, state: State) -> State:
+        """One Newton step with the class blocks of the Hessian; a trial that it makes worse stays, and halves its step.
+
+        With many classes the blocks are nearly the whole Hessian. The loss does not change when all classes move
+        together (but for the penalty, which is least when they sum to 0), so tables and steps are kept at sum 0.
+        """
+        new = state.x - state.step[:, None, None] * self.newton(state.gradient, state.curvature)
+        loss, gradient, p = self(new)
+        better = loss <= state.loss * (1 + 10 * torch.finfo(loss.dtype).eps)
+        some = better[:, None, None]
+        p = torch.where(some, p, state.p)
+        return State(
+            torch.where(some, new, state.x),
+            torch.where(better, loss, state.loss),
+            torch.where(some, gradient, state.gradient),
+            p,
+            p,
+            torch.where(better, 1.0, state.step / 2),
+        )
+
     def newton(self, gradient: Tensor, p: Tensor) -> Tensor:
         """Each class's own block of the Hessian, inverted, times the gradient; (T, p + 1, c), classes at sum 0."""
         blocks = torch.bmm(torch.addcmul(p, p, p, value=-1).transpose(1, 2), self.outer)
         blocks = blocks.reshape(*blocks.shape[:2], self.z1.shape[-1], -1) + self.ridge
-        step = torch.linalg.solve_ex(blocks, gradient.transpose(1, 2)[..., None])[0][..., 0]
-        return self.centred(step.transpose(1, 2))
+        return self.centred(_solve(blocks, gradient.transpose(1, 2)).transpose(1, 2))
 
     def centred(self, table: Tensor) -> Tensor:
         """The table less its mean over the real classes; the padding, which is 0, stays 0."""
         return torch.baddbmm(table, torch.bmm(table, self.share), self.mask, alpha=-1)
 
 
-def _minimise(fun: _Likelihood, x: Tensor, tolerance: float, max_iter: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Newton's method with the class blocks of the Hessian, for T problems at once, each with its own backtracking.
+def _solve(blocks: Tensor, right: Tensor) -> Tensor:
+    """blocks^-1 right for small positive definite blocks (T, c, m, m), right (T, c, m).
 
-    With many classes the blocks are nearly the whole Hessian. The loss does not change when all classes move together
-    (but for the penalty, which is least when they sum to 0), so tables and steps are kept at sum 0. The first blocks
-    are taken half-way between p and the labels: a class is rare under the p of the start, so its own block there is
-    too flat and the step too long. Returns the table, the largest component of the gradient (T,), and p.
+    On a GPU by elimination, which needs no pivots here and, unlike the library's solver, fits into a CUDA graph.
     """
-    rounding = 1 + 10 * torch.finfo(x.dtype).eps
-    x = fun.centred(x * fun.mask)
-    loss, gradient, p = fun(x)
-    curvature = (p + fun.ones) / 2
-    for _ in range(max_iter):
-        direction = fun.newton(gradient, curvature)
-        new, step = x - direction, None
-        new_loss, new_gradient, p = fun(new)
-        for _ in range(20):
-            # One look at the device per step: is any trial worse, how large is the gradient?
-            worse = ~(new_loss <= loss * rounding)
-            left = torch.linalg.vector_norm(new_gradient, torch.inf)
-            any_worse, largest = torch.stack([worse.any().to(left.dtype), left]).tolist()
-            if not any_worse:
-                break
-            step = torch.where(worse, 0.5, 1.0) if step is None else torch.where(worse, step / 2, step)
-            new = x - step[:, None, None] * direction
-            new_loss, new_gradient, p = fun(new)
-        x, loss, gradient, curvature = new, new_loss, new_gradient, p
-        if largest <= tolerance:
-            break
-    return x, gradient.abs().amax(dim=(1, 2)), p
+    if not blocks.is_cuda:
+        return torch.linalg.solve_ex(blocks, right[..., None])[0][..., 0]
+    system = torch.cat([blocks, right[..., None]], dim=-1)
+    for i in range(blocks.shape[-1]):
+        row = system[..., i : i + 1, :] / system[..., i : i + 1, i : i + 1]
+        column = system[..., i : i + 1].clone()
+        column[..., i, 0] -= 1.0
+        system = system - column * row
+    return system[..., -1]
+
+
+@final
+@dataclass(frozen=True)
+class State:
+    """Where the solver is: table, loss (T,), gradient, posterior p; p for the next blocks; step (T,)."""
+
+    x: Tensor
+    loss: Tensor
+    gradient: Tensor
+    p: Tensor
+    curvature: Tensor
+    step: Tensor
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        return self.x, self.loss, self.gradient, self.p, self.curvature, self.step
+
+
+@final
+@dataclass(frozen=True)
+class Start:
+    """The objective of a batch and the solver's first state; place, warm: where its classes are in the table."""
+
+    fun: _Likelihood
+    state: State
+    place: Tensor
+    warm: Tensor
+    table: Tensor
+
+    def finish(self, state: State) -> tuple[Tensor, Tensor, Tensor]:
+        """The new table (T, p + 1, k), the largest component of the gradient (T,), and sum p^2 of the rows (T, B)."""
+        found = torch.where(self.fun.real[:, None], state.x, self.warm)
+        table = self.table.scatter(2, self.place, found)
+        return table, state.gradient.abs().amax(dim=(1, 2)), (state.p * state.p).sum(dim=-1)
+
+
+GRAPH_ROWS = 1024
+"""Batches up to this size are fitted by CUDA graphs on a GPU: there the time is the number of launches."""
+FIRST_STEPS, MORE_STEPS = 6, 3
+
+
+@final
+class GraphedFit:
+    """`SoftmaxHead.fit` for one shape of batches as three CUDA graphs: begin and first steps, more steps, finish."""
+
+    def __init__(self, head: SoftmaxHead, z: Tensor, a: Tensor) -> None:
+        self.z, self.a, self.table = z.clone(), a.clone(), head.table.clone()
+        width = min(a.shape[1], head.table.shape[2])
+
+        def begin() -> tuple[Start, State]:
+            start = head.begin(self.z, self.a, None, self.table, width)
+            state = start.state
+            for _ in range(FIRST_STEPS):
+                state = start.fun.advance(state)
+            return start, state
+
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):  # what is allocated once per process must not be captured
+            start, state = begin()
+            start.finish(start.fun.advance(state))
+        torch.cuda.current_stream().wait_stream(aside)
+        self.first, self.more, self.last = (torch.cuda.CUDAGraph() for _ in range(3))
+        with torch.cuda.graph(self.first):
+            self.start, self.state = begin()
+            self.largest = self.state.gradient.abs().max()
+        with torch.cuda.graph(self.more):
+            state = self.state
+            for _ in range(MORE_STEPS):
+                state = self.start.fun.advance(state)
+            for mine, new in zip(self.state.tensors()[:4], state.tensors()[:4], strict=True):
+                mine.copy_(new)
+            self.state.step.copy_(state.step)
+            self.largest.copy_(self.state.gradient.abs().max())
+        with torch.cuda.graph(self.last):
+            self.found = self.start.finish(self.state)
+
+    def fits(self, z: Tensor, a: Tensor) -> bool:
+        return self.z.shape == z.shape and self.z.dtype == z.dtype and self.a.shape == a.shape
+
+    def __call__(
+        self, z: Tensor, a: Tensor, table: Tensor, tolerance: float, max_iter: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        for mine, given in ((self.z, z), (self.a, a), (self.table, table)):
+            mine.copy_(given)
+        self.first.replay()
+        steps = FIRST_STEPS
+        while float(self.largest) > tolerance and steps < max_iter:
+            self.more.replay()
+            steps += MORE_STEPS
+        self.last.replay()
+        return self.found[0].clone(), self.found[1].clone(), self.found[2].clone()
 
 
 def fit_all_rows(features: Sequence[np.ndarray], logs: Sequence[LoggedData], settings: Objective, max_iter: int,
