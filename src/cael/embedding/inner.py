@@ -60,7 +60,7 @@ class SoftmaxHead:
         return left, squares
 
     def begin(self, z: Tensor, a: Tensor, log_mu: Tensor | None, table: Tensor, width: int | None = None) -> Start:
-        """The objective of this batch and where the solver starts; width: room for so many classes (None: as needed)."""
+        """The objective of this batch and where the solver starts; width: room for so many classes (None: as found)."""
         z1 = torch.cat([z, torch.ones_like(z[..., :1])], dim=-1)
         classes, label, real = self._classes(a, width)
         place = classes[:, None].expand(-1, z1.shape[-1], -1)
