@@ -4,6 +4,7 @@ from cael.worlds.base import World
 from cael.worlds.classification import ClassificationWorld
 from cael.worlds.deficient import DeficientWorld
 from cael.worlds.embedding import EmbeddingWorld
+from cael.worlds.open_bandit import KnownRewardWorld, OpenBanditWorld
 from cael.worlds.paper import PaperWorld
 from cael.worlds.smooth import DenseWorld, IndependentWorld
 from cael.worlds.suite import suite
@@ -14,6 +15,8 @@ __all__ = [
     "DenseWorld",
     "EmbeddingWorld",
     "IndependentWorld",
+    "KnownRewardWorld",
+    "OpenBanditWorld",
     "PaperWorld",
     "World",
     "suite",

@@ -1,0 +1,271 @@
+"""The paper's empirical sentences as data, each with the statistic that tests it, and a verdict that is computed.
+
+A claim is a set of checks. A check is a number that must be positive, with a 95% interval from the bootstrap over runs
+(paired, since all estimators see the same logs) or a binomial one: it is supported if the interval lies above 0,
+refuted if below, else open. A claim holds if all its checks are supported and does not hold if any is refuted; a claim
+that something is "generally" so goes by the majority.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib import resources
+from itertools import pairwise
+from typing import Any, final
+
+import numpy as np
+
+from cael._types import Floats
+from cael.errors import InputError
+from cael.experiments.summary import Table, statistic_of
+
+LEAST_RUNS = 10
+"""With fewer runs a bootstrap says nothing, and neither does a verdict."""
+HOLDS, FAILS, OPEN = "holds", "does not hold", "cannot tell"
+
+
+@final
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper. spec: the experiment that tests it. test: the name of the test; the rest: its settings."""
+
+    id: str
+    spec: str
+    where: str
+    sentence: str
+    test: str
+    settings: dict[str, Any]
+    generally: bool = False
+    note: str = ""
+
+
+@final
+@dataclass(frozen=True)
+class Check:
+    """One comparison: text with the numbers, and +1, -1 or 0 for supported, refuted or open; margin: for choosing what
+    to show first, the smaller the worse for the claim.
+    """
+
+    text: str
+    verdict: int
+    margin: float
+
+
+@final
+@dataclass(frozen=True)
+class Verdict:
+    """What came of a claim. numbers: the check that is worst for it. supported, refuted, open: counts of checks."""
+
+    claim: Claim
+    verdict: str
+    numbers: str
+    supported: int
+    refuted: int
+    open: int
+
+    def to_dict(self) -> dict[str, Any]:
+        told = asdict(self)
+        claim = told.pop("claim")
+        return {"id": claim["id"], "spec": claim["spec"], "where": claim["where"], "sentence": claim["sentence"],
+                "note": claim["note"], **told}  # fmt: skip
+
+
+def load_claims() -> list[Claim]:
+    """All claims, in the order of the paper."""
+    text = resources.files("cael.experiments").joinpath("claims.toml").read_text("utf-8")
+    common = {"id", "spec", "where", "sentence", "test", "generally", "note"}
+    return [
+        Claim(
+            **{name: value for name, value in each.items() if name in common},
+            settings={name: value for name, value in each.items() if name not in common},
+        )
+        for each in tomllib.loads(text)["claim"]
+    ]
+
+
+def judge(claim: Claim, table: Table) -> Verdict:
+    """The verdict on a claim from the rows of its experiment."""
+    if claim.test not in TESTS:
+        raise InputError(f"claim {claim.id}: unknown test {claim.test!r}; there are: {', '.join(TESTS)}.")
+    checks = sorted(
+        TESTS[claim.test](table, **claim.settings),
+        key=lambda check: (check.verdict != -1, check.verdict == 1, check.margin),
+    )
+    counts = {sign: sum(check.verdict == sign for check in checks) for sign in (1, -1, 0)}
+    if not checks:
+        return Verdict(claim, OPEN, "this run does not visit the problems that the claim is about", 0, 0, 0)
+    if table.spec.runs < LEAST_RUNS:
+        text = f"{table.spec.runs} runs are too few to tell; {checks[0].text}"
+        return Verdict(claim, OPEN, text, *(counts[sign] for sign in (1, -1, 0)))
+    if claim.generally:
+        half = len(checks) / 2
+        verdict = HOLDS if counts[1] > half else FAILS if counts[-1] > half else OPEN
+    else:
+        verdict = FAILS if counts[-1] else HOLDS if counts[1] == len(checks) else OPEN
+    return Verdict(claim, verdict, checks[0].text, counts[1], counts[-1], counts[0])
+
+
+def _cells(table: Table, at: Any) -> list[float | str]:
+    """The cells that a claim speaks of: "all", "first", "last" on the axis, or a list of values."""
+    every = [cell.at for cell in table.spec.cells]
+    if at in ("first", "last"):
+        return [every[0] if at == "first" else every[-1]]
+    return every if at == "all" else [value for value in every if value in at]
+
+
+def _point(table: Table, at: float | str, name: str, statistic: str) -> float:
+    return float(statistic_of(table.errors(at, name), statistic))
+
+
+def _place(table: Table, at: float | str) -> str:
+    return f" at {table.spec.axis} = {at}" if table.spec.axis else ""
+
+
+def _ratio(text: str, above: Floats, below: Floats, low: float, high: float, point: float) -> Check:
+    """Check low < above / below < high on bootstrap samples of the two; point: the ratio itself."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(above) - np.log(below)
+    logs = logs[~np.isnan(logs)]
+    if not len(logs):
+        return Check(f"{text}: no run succeeded", 0, -math.inf)
+    left, right = (float(x) for x in np.quantile(logs, [0.025, 0.975]))
+    inside = left > math.log(low) if low else True
+    inside = inside and (right < math.log(high) if math.isfinite(high) else True)
+    outside = (low > 0 and right < math.log(low)) or (math.isfinite(high) and left > math.log(high))
+    shown = f"{text}: ratio {point:.3g} [{math.exp(left):.3g}, {math.exp(right):.3g}]"
+    at = math.log(point) if point > 0 else -math.inf
+    margins = [at - math.log(low)] if low else []
+    margins += [math.log(high) - at] if math.isfinite(high) else []
+    return Check(shown, 1 if inside else -1 if outside else 0, min(margins))
+
+
+def _compare(
+    table: Table, statistic: str, top: tuple[Any, str], bottom: tuple[Any, str], low: float, high: float
+) -> Check:
+    """Whether statistic(top) / statistic(bottom) lies between low and high; top, bottom: (cell, estimator)."""
+    a, b = _point(table, *top, statistic), _point(table, *bottom, statistic)
+    if top[1] == bottom[1]:
+        text = f"{statistic} of {top[1]} {a:.3g}{_place(table, top[0])} to {b:.3g}{_place(table, bottom[0])}"
+    else:
+        text = f"{statistic} of {top[1]} {a:.3g} to {bottom[1]} {b:.3g}{_place(table, top[0])}"
+    above, below = table.bootstrap(*top, statistic), table.bootstrap(*bottom, statistic)
+    if top[0] != bottom[0]:
+        below = below[::-1]  # other cells have other logs: not paired
+    return _ratio(text, above, below, low, high, a / b if b else math.inf)
+
+
+def smaller_than(
+    table: Table, statistic: str, smaller: list[str], larger: list[str], at: Any = "all"
+) -> Iterator[Check]:
+    """Each of `smaller` has a smaller statistic than each of `larger`."""
+    for cell in _cells(table, at):
+        for small in smaller:
+            for large in larger:
+                if small != large:
+                    yield _compare(table, statistic, (cell, large), (cell, small), 1.0, math.inf)
+
+
+def chain(table: Table, statistic: str, order: list[str], at: Any = "all") -> Iterator[Check]:
+    """The statistic grows along a list of estimators."""
+    for cell in _cells(table, at):
+        for small, large in pairwise(order):
+            yield _compare(table, statistic, (cell, large), (cell, small), 1.0, math.inf)
+
+
+def trend(
+    table: Table, statistic: str, estimators: list[str], factor: float = 1.0, start: Any = None, end: Any = None
+) -> Iterator[Check]:
+    """From the first cell to the last (or from `start` to `end`), the statistic grows by more than `factor`; with a
+    factor below 1, it falls below that share.
+    """
+    every = [cell.at for cell in table.spec.cells]
+    first, last = every[0] if start is None else start, every[-1] if end is None else end
+    if first not in every or last not in every or first == last:
+        return
+    for name in estimators:
+        if factor >= 1:
+            yield _compare(table, statistic, (last, name), (first, name), factor, math.inf)
+        else:
+            yield _compare(table, statistic, (last, name), (first, name), 0.0, factor)
+
+
+def falls(table: Table, statistic: str, estimators: list[str]) -> Iterator[Check]:
+    """The statistic is smaller in the last cell than in the first."""
+    yield from trend(table, statistic, estimators, factor=1.0 - 1e-12)
+
+
+def rate(table: Table, statistic: str, estimators: list[str], expected: float, within: float = 2.0) -> Iterator[Check]:
+    """From the first cell to the last, the statistic grows by `expected`, give or take the factor `within`."""
+    every = [cell.at for cell in table.spec.cells]
+    for name in estimators:
+        top, bottom = (every[-1], name), (every[0], name)
+        yield _compare(table, statistic, top, bottom, expected / within, expected * within)
+
+
+def similar(table: Table, statistic: str, pair: list[str], at: Any = "last", within: float = 2.0) -> Iterator[Check]:
+    """The two differ by less than the factor `within`."""
+    for cell in _cells(table, at):
+        yield _compare(table, statistic, (cell, pair[0]), (cell, pair[1]), 1 / within, within)
+
+
+def small_price(table: Table, of: str, against: str, at: Any = "all") -> Iterator[Check]:
+    """The variance grows, by less than the squared bias falls."""
+    for cell in _cells(table, at):
+        yield _compare(table, "variance", (cell, of), (cell, against), 1.0, math.inf)
+        yield _compare(table, "mse", (cell, against), (cell, of), 1.0, math.inf)
+
+
+def dominated(table: Table, estimator: str, by: str, at: Any = "all") -> Iterator[Check]:
+    """The MSE is mostly squared bias, or mostly variance."""
+    for cell in _cells(table, at):
+        bias, variance = (table.bootstrap(cell, estimator, each) for each in ("bias", "variance"))
+        b, v = (_point(table, cell, estimator, each) for each in ("bias", "variance"))
+        text = f"{estimator}{_place(table, cell)}: squared bias {b * b:.3g}, variance {v:.3g}"
+        if by == "bias":
+            yield _ratio(text, bias**2, variance, 1.0, math.inf, b * b / v)
+        else:
+            yield _ratio(text, variance, bias**2, 1.0, math.inf, v / (b * b))
+
+
+def relative_errors(table: Table, at: float | str, name: str) -> Floats:
+    """(runs,) squared errors divided by that of IPS on the same log."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return table.errors(at, name) ** 2 / table.errors(at, "IPS") ** 2
+
+
+def wilson(count: int, n: int, z: float = 1.959964) -> tuple[float, float]:
+    """The 95% interval of a share.
+
+    >>> [round(x, 3) for x in wilson(12, 30)]
+    [0.246, 0.577]
+    """
+    p = count / n
+    centre, half = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return (centre - half) / (1 + z * z / n), (centre + half) / (1 + z * z / n)
+
+
+def share(
+    table: Table, estimator: str, below: float, relation: str, share: float = 0.0, beside: str = "LoggedMean"
+) -> Iterator[Check]:
+    """The share of runs whose error relative to IPS is below a threshold is "above", "about", or "never" (0)."""
+    at = table.spec.cells[0].at
+    found = relative_errors(table, at, estimator)
+    n, count = len(found), int((found < below).sum())
+    low, high = wilson(count, n)
+    other = (relative_errors(table, at, beside) < below).mean()
+    text = f"{count} of {n} runs below {below:g} ({count / n:.0%} [{low:.0%}, {high:.0%}]); {beside}: {other:.0%}"
+    if relation == "never":
+        yield Check(text, 1 if count == 0 else -1, -count)
+    elif relation == "about":
+        yield Check(text, 1 if low <= share <= high else -1, -abs(count / n - share))
+    else:
+        yield Check(text, 1 if low > share else -1 if high < share else 0, count / n - share)
+
+
+TESTS: dict[str, Callable[..., Iterator[Check]]] = {
+    "order": smaller_than, "chain": chain, "trend": trend, "falls": falls, "rate": rate, "similar": similar,
+    "small_price": small_price, "dominated": dominated, "share": share,
+}  # fmt: skip

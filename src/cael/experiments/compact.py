@@ -1,0 +1,48 @@
+"""Rows of a real run as a small file that a repository can hold, and back."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from pathlib import Path
+from typing import Any
+
+from cael.experiments.spec import Spec
+from cael.experiments.summary import Table
+
+NUMBERS = ("value", "low", "high", "mean_weight")
+HEAD = ("at", "estimator", "seed", "truth", *NUMBERS, "seconds", "megabytes", "error")
+
+
+def write(table: Table, path: Path) -> None:
+    """A gzipped CSV file, byte-identical for the same rows."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(HEAD)
+    for (at, name), rows in table.rows.items():
+        for row in rows:
+            numbers = [_short(row.get(each)) for each in NUMBERS]
+            cost = [_short(row["cost"]["seconds"], 4), _short(row["cost"]["megabytes"], 4)]
+            writer.writerow([at, name, row["seed"], repr(row["truth"]), *numbers, *cost, row.get("error", "")])
+    path.write_bytes(gzip.compress(buffer.getvalue().encode(), mtime=0))
+
+
+def read(spec: Spec, path: Path) -> list[dict[str, Any]]:
+    """The rows again, as `execute` gives them."""
+    cells = {str(cell.at): cell for cell in spec.cells}
+    rows = []
+    for told in csv.DictReader(io.StringIO(gzip.decompress(path.read_bytes()).decode())):
+        cell = cells[told["at"]]
+        numbers = {name: float(told[name]) for name in NUMBERS if told[name]}
+        row: dict[str, Any] = {
+            "world": cell.world, "n": cell.n, "estimator": told["estimator"], "seed": int(told["seed"]),
+            "truth": float(told["truth"]), **({"mean_weight": None} | numbers if "value" in numbers else {}),
+            "cost": {name: float(told[name]) if told[name] else None for name in ("seconds", "megabytes")},
+        }  # fmt: skip
+        rows.append({**row, "error": told["error"]} if told["error"] else row)
+    return rows
+
+
+def _short(number: float | None, digits: int = 9) -> str:
+    return "" if number is None else f"{number:.{digits}g}"

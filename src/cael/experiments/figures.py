@@ -1,0 +1,159 @@
+"""The paper's figures from a table of trials: log axes, 95% bands, colours that colour-blind readers can tell apart."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cael.experiments.claims import relative_errors
+from cael.experiments.summary import Table, statistic_of
+
+# Okabe and Ito's colours; the first four are the paper's estimators. Markers and dashes tell them apart without colour.
+COLOURS = ("#0072B2", "#D55E00", "#000000", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#7F7F7F")
+MARKERS = "osD^vPX*<>hp"
+DASHES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
+SHOWN = {"CAELMIPS": "CAEL-MIPS", "AELMIPS": "AEL-MIPS", "NetworkDM": "DM (network)", "DM": "DM (ridge)"}
+WORDS = {"bias": "|bias|", "variance": "variance", "mse": "MSE"}
+STYLE = {
+    "svg.hashsalt": "cael", "svg.fonttype": "none", "font.size": 9, "axes.spines.top": False,
+    "axes.spines.right": False, "axes.grid": True, "grid.color": "#dddddd", "grid.linewidth": 0.5,
+    "axes.axisbelow": True, "legend.frameon": False, "font.family": "DejaVu Sans",
+}  # fmt: skip
+
+
+def available() -> bool:
+    """Whether figures can be drawn at all."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def draw(table: Table, out: Path) -> list[Path]:
+    """One figure per panel of the spec, as SVG and PNG; byte-identical for the same rows."""
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    kinds = {"bars": bars, "lines": lines, "ecdf": ecdf, "dots": dots}
+    paths = []
+    for panel, names in table.spec.panels.items():
+        with matplotlib.rc_context({**matplotlib.rcParamsDefault, **STYLE}):
+            figure = Figure(layout="constrained")
+            FigureCanvasAgg(figure)
+            kinds[table.spec.figure.kind](figure, table, names)
+            stem = "figure" if panel == "paper" else f"figure-{panel}"
+            for suffix, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
+                paths.append(out / f"{stem}.{suffix}")
+                figure.savefig(paths[-1], dpi=150, metadata=metadata)
+    return paths
+
+
+def shown(name: str) -> str:
+    return SHOWN.get(name, name)
+
+
+def _style(table: Table, name: str) -> dict[str, Any]:
+    """Colour and marker of an estimator: the same in every panel of a spec."""
+    at = list(table.spec.estimators).index(name)
+    return {"color": COLOURS[at % len(COLOURS)], "marker": MARKERS[at % len(MARKERS)]}
+
+
+def bars(figure: Any, table: Table, names: Sequence[str]) -> None:
+    """One panel per statistic, one horizontal bar per estimator with its 95% interval (figure 1 of the paper)."""
+    statistics = table.spec.figure.statistics
+    figure.set_size_inches(3.1 * len(statistics) + 0.8, 0.9 + 0.3 * len(names))
+    at = table.spec.cells[0].at
+    axes = figure.subplots(1, len(statistics), sharey=True, squeeze=False)[0]
+    for axis, statistic in zip(axes, statistics, strict=True):
+        points = [float(statistic_of(table.errors(at, name), statistic)) for name in names]
+        bands = np.array([table.band(at, name, statistic) for name in names])
+        left = 10 ** np.floor(np.log10(np.nanmin(np.maximum(bands[:, 0], np.nanmin(points) / 10))))
+        for y, name in enumerate(names):
+            colour = _style(table, name)["color"]
+            axis.barh(y, points[y], left=0, color=colour, alpha=0.75, height=0.65)
+            axis.plot(
+                np.maximum(bands[y], left), [y, y], color="black", lw=1.2, solid_capstyle="butt", marker="|", ms=6
+            )
+        axis.set(xscale="log", xlabel=WORDS[statistic])
+        axis.set_xlim(left=left)
+        axis.grid(axis="y", visible=False)
+    axes[0].set_yticks(range(len(names)), [shown(name) for name in names])
+    axes[0].invert_yaxis()
+
+
+def lines(figure: Any, table: Table, names: Sequence[str]) -> None:
+    """One panel per statistic over the axis of the spec, with shaded 95% bands (figure 3 of the paper)."""
+    statistics = table.spec.figure.statistics
+    figure.set_size_inches(max(4.6, 3.4 * len(statistics)), 3.4)
+    x = np.array([float(cell.at) for cell in table.spec.cells])
+    axes = figure.subplots(1, len(statistics), squeeze=False)[0]
+    for axis, statistic in zip(axes, statistics, strict=True):
+        for number, name in enumerate(names):
+            style = _style(table, name)
+            y = [float(statistic_of(table.errors(cell.at, name), statistic)) for cell in table.spec.cells]
+            band = np.array([table.band(cell.at, name, statistic) for cell in table.spec.cells])
+            axis.plot(x, y, label=shown(name), ms=4.5, lw=1.6, ls=DASHES[number // 4 % len(DASHES)], **style)
+            axis.fill_between(x, band[:, 0], band[:, 1], color=style["color"], alpha=0.16, lw=0)
+        axis.set(yscale="log", xlabel=table.spec.figure.label, ylabel=WORDS[statistic])
+        if table.spec.figure.log_x:
+            axis.set_xscale("log")
+            axis.minorticks_off()
+        axis.set_xticks(x, [f"{each:g}" for each in x], rotation=45 if len(x) > 4 and x.max() >= 1000 else 0)
+    _legend(figure, axes[0], len(names))
+
+
+def dots(figure: Any, table: Table, names: Sequence[str]) -> None:
+    """MSE of each estimator in each world relative to the best one there, on a log axis."""
+    cells = table.spec.cells
+    figure.set_size_inches(7.5, 1.4 + 0.42 * len(cells))
+    axis = figure.subplots()
+    for y, cell in enumerate(cells):
+        points = {name: float(statistic_of(table.errors(cell.at, name), "mse")) for name in names}
+        best = min(point for point in points.values() if np.isfinite(point))
+        offsets = np.linspace(-0.28, 0.28, len(names))
+        for name, offset in zip(names, offsets, strict=True):
+            style = _style(table, name)
+            band = np.array(table.band(cell.at, name, "mse")) / best
+            axis.plot(band, [y + offset] * 2, color=style["color"], lw=1)
+            axis.plot(points[name] / best, y + offset, ls="", ms=5, label=shown(name) if y == 0 else None, **style)
+        if y:
+            axis.axhline(y - 0.5, color="#bbbbbb", lw=0.6)
+    axis.axvline(1, color="#888888", lw=0.8)
+    axis.set(xscale="log", xlabel="MSE relative to the best estimator of each world")
+    axis.set_yticks(range(len(cells)), [str(cell.at) for cell in cells])
+    axis.grid(axis="y", visible=False)
+    axis.invert_yaxis()
+    _legend(figure, axis, len(names))
+
+
+def ecdf(figure: Any, table: Table, names: Sequence[str]) -> None:
+    """The share of runs whose squared error relative to that of IPS is at most x (figure 2 of the paper)."""
+    figure.set_size_inches(5.6, 4.0)
+    axis = figure.subplots()
+    at = table.spec.cells[0].at
+    floor = 1e-4
+    for number, name in enumerate(each for each in names if each != "IPS"):
+        found = np.sort(relative_errors(table, at, name))
+        found = found[np.isfinite(found)]
+        style = _style(table, name)
+        heights = np.arange(1, len(found) + 1) / table.spec.runs
+        x = np.concatenate([[floor], np.maximum(found, floor), [1e3]])
+        y = np.concatenate([[0.0], heights, heights[-1:]])
+        dash = DASHES[number // 4 % len(DASHES)]
+        axis.step(x, y, where="post", lw=1.7, color=style["color"], ls=dash)
+        every = slice(1, -1, max(1, len(found) // 8))
+        axis.plot(x[every], y[every], ls="", ms=4.5, **style)
+        axis.plot([], [], lw=1.7, ms=4.5, ls=dash, label=shown(name), **style)
+    axis.axvline(1, color="#888888", lw=0.8)
+    axis.annotate("as good as IPS", (1, 0.02), xytext=(4, 0), textcoords="offset points", color="#555555", fontsize=8)
+    axis.set(xscale="log", xlabel=table.spec.figure.label, ylabel="share of runs", xlim=(floor, 1e3), ylim=(0, 1.02))
+    _legend(figure, axis, len(names))
+    if table.spec.name != "open-bandit-known":
+        axis.set_title("The truth itself is uncertain by 15%: small ratios are luck", fontsize=8.5, color="#555555")
+
+
+def _legend(figure: Any, axis: Any, count: int) -> None:
+    handles, labels = axis.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=min(count, 4 if count <= 4 else 5), fontsize=8.5)

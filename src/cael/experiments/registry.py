@@ -1,0 +1,96 @@
+"""The estimators that a spec can name. To add one: one line in `ESTIMATORS`; it joins every full panel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+import cael
+from cael.embedding.settings import objective
+from cael.errors import InputError
+from cael.estimators.base import Estimator
+
+Factory: TypeAlias = Callable[..., Estimator]
+QUICK: dict[str, Any] = {"iterations": 30}
+"""A short training for --quick: shows that the machinery works, and nothing about an estimator."""
+
+
+def _training(device: str, quick: bool) -> cael.Training:
+    return cael.Training(device=device, **(QUICK if quick else {}))
+
+
+def _caelmips(device: str, quick: bool, preset: str = "paper", network: Any = None, **changes: Any) -> Estimator:
+    settings = cael.NetworkSettings(**(network or {}))
+    return cael.CAELMIPS(objective=objective(preset, **changes), network=settings, training=_training(device, quick))
+
+
+def _network_dm(device: str, quick: bool, network: Any = None) -> Estimator:
+    settings = cael.NetworkSettings(**(network or {}))
+    return cael.NetworkDM(cael.NetworkOutcome(settings, _training(device, quick)))
+
+
+def _slope(device: str, quick: bool, candidates: tuple[str, ...] = ()) -> Estimator:
+    return cael.SLOPE([make(name, device=device, quick=quick) for name in candidates])
+
+
+def _plain(kind: Callable[..., Estimator]) -> Factory:
+    return lambda device, quick, **settings: kind(**settings)
+
+
+ESTIMATORS: dict[str, Factory] = {
+    "CAELMIPS": _caelmips,
+    "AELMIPS": lambda device, quick, **settings: cael.AELMIPS(device=device, **settings),
+    "IPS": _plain(cael.IPS),
+    "NetworkDM": _network_dm,
+    "LoggedMean": _plain(cael.LoggedMean),
+    "SNIPS": _plain(cael.SNIPS),
+    "DM": _plain(cael.DM),
+    "DR": _plain(cael.DR),
+    "SNDR": _plain(cael.SNDR),
+    "MIPS": _plain(cael.MIPS),
+}
+"""Name -> function(device, quick, **settings of the spec). Their order is the order of tables and legends."""
+
+PAPER = ("CAELMIPS", "AELMIPS", "IPS", "NetworkDM")
+"""The four estimators of the paper's figures; its DM is the network of CAEL-MIPS."""
+
+MORE: dict[str, Factory] = {
+    "SLOPE": _slope,
+    "SwitchDR": _plain(cael.SwitchDR),
+    "DRos": _plain(cael.DRos),
+    "SubGaussianIPS": _plain(cael.SubGaussianIPS),
+    "SubGaussianDR": _plain(cael.SubGaussianDR),
+    "BaselineIPS": _plain(cael.BaselineIPS),
+}
+"""Estimators that a spec can name and that are not in the full panel."""
+
+
+def make(kind: str, *, device: str = "cpu", quick: bool = False, **settings: Any) -> Estimator:
+    """The estimator of that name."""
+    known = {**ESTIMATORS, **MORE}
+    if kind not in known:
+        raise InputError(f"unknown estimator {kind!r}; a spec can name: {', '.join(known)}.")
+    return known[kind](device, quick, **settings)
+
+
+def described(thing: Any) -> Any:
+    """Settings as plain data, for the key of a trial. What does not change the numbers, the device, is left out."""
+    if is_dataclass(thing) and not isinstance(thing, type):
+        kept = {each.name: described(getattr(thing, each.name)) for each in fields(thing) if each.name != "device"}
+        return {"kind": type(thing).__name__, **{name: value for name, value in kept.items() if name != "seed"}}
+    if isinstance(thing, np.ndarray):
+        return thing.tolist()
+    if isinstance(thing, tuple | list):
+        return [described(each) for each in thing]
+    if isinstance(thing, dict):
+        return {str(name): described(value) for name, value in thing.items()}
+    return thing if isinstance(thing, str | int | float | bool | None) else repr(thing)
+
+
+def seeded(estimator: Estimator, seed: int) -> Estimator:
+    """The estimator with its seed set, where it has one."""
+    has = any(each.name == "seed" for each in fields(estimator))  # type: ignore[arg-type]
+    return replace(estimator, seed=seed) if has else estimator  # type: ignore[type-var]

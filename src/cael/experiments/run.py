@@ -1,0 +1,196 @@
+"""Run a spec: rows appended to trials.jsonl, a manifest, and, when all is done, summary, figures and verdicts.
+
+    python -m cael.experiments.run NAME [NAME ...] --out DIR [--runs N] [--jobs N] [--quick] [--device cuda]
+
+The command `cael reproduce` does the same. A trial has a key made of its content; what has a row is not run again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from cael.errors import InputError
+from cael.experiments import trial
+from cael.experiments.manifest import write_manifest
+from cael.experiments.reporter import Reporter
+from cael.experiments.spec import Cell, Spec, load
+
+TOGETHER = 30
+"""Trials that are trained at once on a GPU."""
+TOGETHER_NUMBERS = 1e9
+"""Fewer are trained at once where trials x rows x actions would be more than this."""
+
+
+@final
+@dataclass(frozen=True)
+class Where:
+    """Where the trials run. jobs: processes on this machine. dask: address of a scheduler. device: of the networks."""
+
+    jobs: int = 1
+    dask: str | None = None
+    device: str = "cpu"
+
+
+def plan(spec: Spec, device: str) -> list[trial.Task]:
+    """All trials of a spec, in order: one per task on a CPU, blocks of them where a GPU trains many at once."""
+    return [
+        trial.Task(cell.world, cell.n, settings, name, seeds, device, spec.quick)
+        for cell in spec.cells
+        for name, settings in spec.estimators.items()
+        for seeds in _blocks(spec, cell, device)
+    ]
+
+
+def _blocks(spec: Spec, cell: Cell, device: str) -> Iterator[tuple[int, ...]]:
+    """Seeds in blocks whose bounds do not depend on what is already done: a block that was cut short is run again."""
+    size = 1
+    if device != "cpu":
+        actions = cell.world.get("n_actions", 500)
+        size = max(1, min(TOGETHER, int(TOGETHER_NUMBERS / (cell.n * actions))))
+    last = spec.seed + spec.runs
+    for first in range(spec.seed, last, size):
+        yield tuple(range(first, min(first + size, last)))
+
+
+def execute(spec: Spec, out: Path, where: Where, *, quiet: bool = False) -> list[dict[str, Any]]:
+    """Run what has no row yet; all rows of the spec, in the order of the plan, which is also that of the file."""
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / "trials.jsonl"
+    tasks = plan(spec, where.device)
+    keys = [task.keys for task in tasks]
+    rows = read_rows(path)
+    pending = [task for task, needed in zip(tasks, keys, strict=True) if not all(key in rows for key in needed)]
+    write_manifest(out, spec, where, finished=False)
+    total = sum(len(task.seeds) for task in tasks)
+    reporter = Reporter(spec.name, total, total - sum(len(task.seeds) for task in pending), quiet=quiet)
+    with path.open("a", encoding="utf-8") as file:
+        for found in results(pending, where):
+            fresh = [row for row in found if row["key"] not in rows]
+            rows.update({row["key"]: row for row in fresh})
+            file.write("".join(trial.canonical(row) + "\n" for row in fresh))
+            file.flush()
+            reporter.done(len(found))
+    reporter.close()
+    ordered = [rows[key] for needed in keys for key in needed]
+    others = [rows[key] for key in sorted(set(rows) - {key for needed in keys for key in needed})]
+    _replace(path, "".join(trial.canonical(row) + "\n" for row in [*ordered, *others]))
+    write_manifest(out, spec, where, finished=True)
+    return ordered
+
+
+def read_rows(path: Path) -> dict[str, dict[str, Any]]:
+    """Rows by key. A line that was cut off in the middle by a kill is taken out of the file."""
+    if not path.exists():
+        return {}
+    data = path.read_bytes()
+    whole = data[: data.rfind(b"\n") + 1]
+    if len(whole) < len(data):
+        _replace(path, whole.decode())
+    try:
+        rows = [json.loads(line) for line in whole.splitlines()]
+        return {row["key"]: row for row in rows}
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is no file of trials ({error}). Move it away, or choose another --out.") from error
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write the whole file or leave it as it was."""
+    part = path.with_suffix(".part")
+    part.write_text(text, "utf-8")
+    part.replace(path)
+
+
+def results(tasks: list[trial.Task], where: Where) -> Iterator[list[dict[str, Any]]]:
+    """The rows of each task as it ends, in any order."""
+    from joblib import Parallel, delayed
+
+    if not tasks:
+        return
+    if where.dask is None and (where.jobs == 1 or where.device != "cpu"):
+        yield from (trial.run(task) for task in tasks)
+        return
+    calls = [delayed(trial.run)(task) for task in tasks]
+    with _cluster(where) as jobs:
+        yield from Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch="4*n_jobs")(calls)
+
+
+@contextmanager
+def _cluster(where: Where) -> Iterator[int]:
+    """Processes of this machine, which do not outlive us, or those of a Dask scheduler."""
+    import joblib
+
+    if where.dask is not None:
+        try:
+            from distributed import Client
+        except ImportError as error:
+            raise InputError("--dask needs Dask, which is not installed: pip install 'cael[dask]'.") from error
+        with Client(where.dask), joblib.parallel_config(backend="dask"):
+            yield -1
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        yield where.jobs
+    finally:
+        from joblib.externals.loky import get_reusable_executor
+
+        get_reusable_executor().shutdown(wait=False, kill_workers=True)
+        signal.signal(signal.SIGTERM, before)
+
+
+def reproduce(
+    names: Iterable[str], out: Path, where: Where, *, runs: int | None = None, quick: bool = False, quiet: bool = False
+) -> list[Any]:
+    """Each spec in turn: run, sum up, draw, judge. The outcomes, for printing; files are under out/NAME."""
+    from cael.experiments.outcome import conclude
+
+    found = []
+    for name in names:
+        spec = load(name, quick=quick, runs=runs)
+        rows = execute(spec, out / spec.name, where, quiet=quiet)
+        found.append(conclude(spec, rows, out / spec.name))
+    return found
+
+
+def main(arguments: list[str]) -> None:
+    """A command line that needs nothing but the numerical packages."""
+    from cael.errors import CaelError
+    from cael.experiments.spec import NAMES
+
+    names: list[str] = []
+    options: dict[str, str] = {}
+    flags: set[str] = set()
+    words = iter(arguments)
+    for word in words:
+        if word in ("--quick", "--all"):
+            flags.add(word)
+        elif word in ("--out", "--runs", "--jobs", "--device", "--dask"):
+            options[word] = next(words, "")
+        elif word.startswith("-"):
+            sys.exit(f"unknown option {word}; there are --out, --runs, --jobs, --device, --dask, --quick, --all.")
+        else:
+            names.append(word)
+    if "--all" in flags:
+        names = list(NAMES)
+    if not names:
+        sys.exit(f"name an experiment, or say --all: {', '.join(NAMES)}.")
+    where = Where(
+        int(options.get("--jobs", os.cpu_count() or 1)), options.get("--dask"), options.get("--device", "cpu")
+    )
+    runs = int(options["--runs"]) if "--runs" in options else None
+    try:
+        for each in reproduce(names, Path(options.get("--out", "results")), where, runs=runs, quick="--quick" in flags):
+            print(each.text())
+    except CaelError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,173 @@
+"""One trial: a log of a cell, an estimator, a row of results. Pure functions of plain data, so any worker can run them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from cael.errors import CaelError
+from cael.estimate import Estimate
+from cael.experiments import registry
+from cael.experiments.sources import truth_of
+from cael.problem import Problem
+
+FORMAT = 1
+"""Goes into every key: raise it when a change of the code makes old rows wrong."""
+
+
+@final
+@dataclass(frozen=True)
+class Task:
+    """Trials that one worker runs: an estimator of the registry on logs of one cell, with these seeds."""
+
+    world: dict[str, Any]
+    n: int
+    estimator: dict[str, Any]
+    name: str
+    seeds: tuple[int, ...]
+    device: str
+    quick: bool
+
+    @property
+    def keys(self) -> list[str]:
+        """One per seed: what the trial is, and nothing about where or in which order it runs."""
+        settings = registry.described(built(self))
+        return [key_of(self.world, self.n, settings, seed) for seed in self.seeds]
+
+
+def built(task: Task) -> Any:
+    return registry.make(**task.estimator, device=task.device, quick=task.quick)
+
+
+def canonical(data: Any) -> str:
+    """JSON that is the same for the same data."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"))
+
+
+def key_of(world: dict[str, Any], n: int, estimator: Any, seed: int) -> str:
+    """A hash of the content of a trial."""
+    content = {"world": world, "n": n, "estimator": estimator, "seed": seed, "format": FORMAT}
+    return hashlib.sha256(canonical(content).encode()).hexdigest()[:24]
+
+
+def run(task: Task) -> list[dict[str, Any]]:
+    """The rows of a task, one per seed, in order. An estimator that refuses gives a row with its error."""
+    with one_thread():
+        world, truth = truth_of(canonical(task.world))
+        estimator = built(task)
+        problems = [Problem(world.sample(task.n, seed), world.target) for seed in task.seeds]
+        meter = Meter(task.device)
+        try:
+            for problem in problems:
+                problem.require(estimator.name, estimator.needs)
+            if task.device != "cpu" and hasattr(estimator, "solve_many") and getattr(estimator, "folds", 0) == 0:
+                found: Sequence[Estimate | CaelError] = estimator.solve_many(problems, list(task.seeds))
+            else:
+                found = [_solved(estimator, *each) for each in zip(problems, task.seeds, strict=True)]
+        except CaelError as error:
+            found = [error] * len(problems)
+        cost = meter.read(len(problems))
+        parts = zip(task.keys, task.seeds, found, strict=True)
+        return [_row(task, key, seed, truth, each, cost) for key, seed, each in parts]
+
+
+def _solved(estimator: Any, problem: Problem, seed: int) -> Estimate | CaelError:
+    try:
+        return registry.seeded(estimator, seed).solve(problem)
+    except CaelError as error:
+        return error
+
+
+def _row(
+    task: Task, key: str, seed: int, truth: float, found: Estimate | CaelError, cost: dict[str, Any]
+) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "key": key, "world": task.world, "n": task.n, "estimator": task.name, "seed": seed, "truth": truth,
+    }  # fmt: skip
+    if isinstance(found, CaelError):
+        return {**row, "error": f"{type(found).__name__}: {found}", "cost": cost}
+    interval, facts = found.interval(), found.diagnostics
+    numbers = {
+        "value": found.value,
+        "stderr": found.stderr,
+        "low": interval.low,
+        "high": interval.high,
+        "mean_weight": facts.mean_weight,
+        "effective_sample_size": facts.effective_sample_size,
+    }
+    return {**row, **numbers, "cost": cost}
+
+
+@contextmanager
+def one_thread() -> Any:
+    """One thread for all arithmetic: sums in another order would make results depend on the number of cores."""
+    import importlib.util
+    import sys
+
+    from threadpoolctl import threadpool_limits
+
+    if "torch" in sys.modules or importlib.util.find_spec("torch") is not None:
+        import torch
+
+        torch.set_num_threads(1)
+    with threadpool_limits(1):
+        yield
+
+
+@final
+class Meter:
+    """Seconds and peak memory of a stretch of work: of the device, or of the process where the system can tell."""
+
+    def __init__(self, device: str) -> None:
+        self._cuda = device != "cpu" and _cuda()
+        if self._cuda:
+            import torch
+
+            torch.cuda.synchronize()
+            torch.cuda.reset_peak_memory_stats()
+        self._before = None if self._cuda else _reset_peak()
+        self._start = time.perf_counter()
+
+    def read(self, trials: int) -> dict[str, Any]:
+        """Per trial; `together` says how many were run at once, and memory is divided among them."""
+        if self._cuda:
+            import torch
+
+            torch.cuda.synchronize()
+            peak: float | None = torch.cuda.max_memory_allocated() / 2**20
+        else:
+            after = _status("VmHWM")
+            peak = None if self._before is None or after is None else max(0.0, after - self._before)
+        seconds = (time.perf_counter() - self._start) / trials
+        megabytes = None if peak is None else round(peak / trials, 2)
+        return {"seconds": round(seconds, 4), "megabytes": megabytes, "together": trials}
+
+
+def _cuda() -> bool:
+    import torch
+
+    return bool(torch.cuda.is_available())
+
+
+def _reset_peak() -> float | None:
+    """Forget the peak memory of this process; its present memory in MiB, or None where the system has no such thing."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return None
+    return _status("VmRSS")
+
+
+def _status(name: str) -> float | None:
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return None
+    found = [line.split()[1] for line in lines if line.startswith(f"{name}:")]
+    return float(found[0]) / 1024 if found else None
