@@ -26,6 +26,7 @@ app = App(
     version=__version__,
     help_format="plaintext",
 )
+app.command("cael.experiments.cli:reproduce", name="reproduce")
 
 
 @Parameter(name="*")

@@ -59,7 +59,7 @@ def open_bandit(policy: str, campaign: str = "all", folder: Path | None = None) 
     for path in (here / f"{campaign}.csv", here / "item_context.csv"):
         if not path.is_file():
             raise InputError(
-                f"there is no {path}: folder must hold {policy}/{campaign}/{campaign}.csv and item_context.csv."
+                f"there is no {path}: the folder must hold {campaign}.csv and item_context.csv in {policy}/{campaign}."
             )
     rows = read_columns(here / f"{campaign}.csv", COLUMNS)
     items = read_columns(here / "item_context.csv", ("item_id", "item_feature_1", "item_feature_2", "item_feature_3"))
@@ -79,7 +79,7 @@ def open_bandit(policy: str, campaign: str = "all", folder: Path | None = None) 
 
 
 def read_columns(path: Path, wanted: tuple[str, ...]) -> dict[str, Array]:
-    """Some columns of a CSV file without quotes, as text; each line is split only as far as needed, so 26 million do."""
+    """Some columns of a CSV file without quotes, as text; lines are split only as far as needed."""
     with path.open(encoding="utf-8") as file:
         header = file.readline().rstrip("\n").split(",")
         missing = [name for name in wanted if name not in header]
@@ -112,7 +112,7 @@ def flattened(table: Floats) -> Floats:
 
 
 def flattened_as_published(table: Floats) -> Floats:
-    """The same in C order, item * 3 + position, as published pipelines do: the probabilities belong to other actions."""
+    """The same in C order, item * 3 + position, as published pipelines do: the wrong actions get the probabilities."""
     return np.ascontiguousarray(table).reshape(-1) / table.shape[1]
 
 

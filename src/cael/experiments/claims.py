@@ -30,7 +30,7 @@ HOLDS, FAILS, OPEN = "holds", "does not hold", "cannot tell"
 @final
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper. spec: the experiment that tests it. test: the name of the test; the rest: its settings."""
+    """A sentence of the paper. spec: the experiment that tests it. test: its name; settings: of the test."""
 
     id: str
     spec: str
@@ -90,10 +90,9 @@ def judge(claim: Claim, table: Table) -> Verdict:
     """The verdict on a claim from the rows of its experiment."""
     if claim.test not in TESTS:
         raise InputError(f"claim {claim.id}: unknown test {claim.test!r}; there are: {', '.join(TESTS)}.")
-    checks = sorted(
-        TESTS[claim.test](table, **claim.settings),
-        key=lambda check: (check.verdict != -1, check.verdict == 1, check.margin),
-    )
+    worst_first = {-1: 0, 0: 1, 1: 2}
+    found = TESTS[claim.test](table, **claim.settings)
+    checks = sorted(found, key=lambda check: (worst_first[check.verdict], check.margin))
     counts = {sign: sum(check.verdict == sign for check in checks) for sign in (1, -1, 0)}
     if not checks:
         return Verdict(claim, OPEN, "this run does not visit the problems that the claim is about", 0, 0, 0)

@@ -13,7 +13,10 @@ from cael.experiments.claims import relative_errors
 from cael.experiments.summary import Table, statistic_of
 
 # Okabe and Ito's colours; the first four are the paper's estimators. Markers and dashes tell them apart without colour.
-COLOURS = ("#0072B2", "#D55E00", "#000000", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#7F7F7F")
+COLOURS = (
+    "#0072B2", "#D55E00", "#000000", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#7F7F7F", "#5E3C99",
+    "#B2182B", "#66A61E",
+)  # fmt: skip
 MARKERS = "osD^vPX*<>hp"
 DASHES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
 SHOWN = {"CAELMIPS": "CAEL-MIPS", "AELMIPS": "AEL-MIPS", "NetworkDM": "DM (network)", "DM": "DM (ridge)"}
@@ -72,10 +75,9 @@ def bars(figure: Any, table: Table, names: Sequence[str]) -> None:
         left = 10 ** np.floor(np.log10(np.nanmin(np.maximum(bands[:, 0], np.nanmin(points) / 10))))
         for y, name in enumerate(names):
             colour = _style(table, name)["color"]
-            axis.barh(y, points[y], left=0, color=colour, alpha=0.75, height=0.65)
-            axis.plot(
-                np.maximum(bands[y], left), [y, y], color="black", lw=1.2, solid_capstyle="butt", marker="|", ms=6
-            )
+            axis.barh(y, points[y], left=0, color=colour, alpha=0.6, height=0.65)
+            ends = np.maximum(bands[y], left)
+            axis.plot(ends, [y, y], color="black", lw=1.2, marker="|", ms=6)
         axis.set(xscale="log", xlabel=WORDS[statistic])
         axis.set_xlim(left=left)
         axis.grid(axis="y", visible=False)

@@ -77,7 +77,7 @@ def write_manifest(out: Path, spec: Spec, where: Where, *, finished: bool) -> No
                 "dask": where.dask is not None,
                 "device": describe_device(where.device),
                 "system": sys.platform,
-            }  # fmt: skip
+            }
         )
     manifest = {
         "experiment": spec.name,

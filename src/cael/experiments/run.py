@@ -177,17 +177,19 @@ def main(arguments: list[str]) -> None:
             sys.exit(f"unknown option {word}; there are --out, --runs, --jobs, --device, --dask, --quick, --all.")
         else:
             names.append(word)
-    if "--all" in flags:
+    if "--all" in flags or ("--quick" in flags and not names):
         names = list(NAMES)
     if not names:
         sys.exit(f"name an experiment, or say --all: {', '.join(NAMES)}.")
     where = Where(
         int(options.get("--jobs", os.cpu_count() or 1)), options.get("--dask"), options.get("--device", "cpu")
     )
+    quick = "--quick" in flags
     runs = int(options["--runs"]) if "--runs" in options else None
     try:
-        for each in reproduce(names, Path(options.get("--out", "results")), where, runs=runs, quick="--quick" in flags):
-            print(each.text())
+        for name in names:
+            for each in reproduce([name], Path(options.get("--out", "results")), where, runs=runs, quick=quick):
+                print(each.text(), end="\n\n", flush=True)
     except CaelError as error:
         sys.exit(f"error: {error}")
 

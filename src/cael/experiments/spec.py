@@ -42,7 +42,7 @@ class Cell:
 @final
 @dataclass(frozen=True)
 class Spec:
-    """An experiment. cells: its problems. estimators: name -> {kind, settings}. runs: logs per cell. seed: of the first.
+    """An experiment. cells: its problems. estimators: name -> {kind, settings}. runs: logs per cell. seed: the first.
 
     paper: where in the paper. note: what a reader must know. panels: name of a figure -> its estimators.
     """

@@ -22,7 +22,7 @@ STATISTICS = ("bias", "variance", "mse")
 @final
 @dataclass(frozen=True)
 class Line:
-    """One estimator on one cell. Errors are Monte Carlo standard errors over runs; failed: runs that ended in an error."""
+    """One estimator on one cell. Errors are Monte Carlo standard errors over runs. failed: runs without a value."""
 
     at: float | str
     estimator: str
@@ -58,7 +58,7 @@ class Table:
 
     @cached_property
     def draws(self) -> Ints:
-        """(RESAMPLES, runs) bootstrap samples of the runs, the same for all cells and estimators: comparisons are paired."""
+        """(RESAMPLES, runs) bootstrap samples of the runs, the same for all estimators: comparisons are paired."""
         rng = np.random.default_rng(0)
         return rng.integers(0, self.spec.runs, (RESAMPLES, self.spec.runs))
 

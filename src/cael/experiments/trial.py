@@ -1,4 +1,4 @@
-"""One trial: a log of a cell, an estimator, a row of results. Pure functions of plain data, so any worker can run them."""
+"""One trial: a log of a cell, an estimator, a row of results. Functions of plain data, so any worker can run them."""
 
 from __future__ import annotations
 
