@@ -26,7 +26,11 @@ app = App(
     version=__version__,
     help_format="plaintext",
 )
-app.command("cael.experiments.cli:reproduce", name="reproduce")
+app.command(
+    "cael.experiments.cli:reproduce",
+    name="reproduce",
+    help="Rerun an experiment of the paper: rows, table, figures, and a verdict on every claim.",
+)
 
 
 @Parameter(name="*")

@@ -127,7 +127,7 @@ def _ratio(text: str, above: Floats, below: Floats, low: float, high: float, poi
     """Check low < above / below < high on bootstrap samples of the two; point: the ratio itself."""
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(above) - np.log(below)
-    logs = logs[~np.isnan(logs)]
+    logs = np.clip(logs[~np.isnan(logs)], -700.0, 700.0)
     if not len(logs):
         return Check(f"{text}: no run succeeded", 0, -math.inf)
     left, right = (float(x) for x in np.quantile(logs, [0.025, 0.975]))

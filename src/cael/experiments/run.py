@@ -68,6 +68,7 @@ def execute(spec: Spec, out: Path, where: Where, *, quiet: bool = False) -> list
     keys = [task.keys for task in tasks]
     rows = read_rows(path)
     pending = [task for task, needed in zip(tasks, keys, strict=True) if not all(key in rows for key in needed)]
+    pending.sort(key=lambda task: task.seeds)  # run by run, so that the time left is right from early on
     write_manifest(out, spec, where, finished=False)
     total = sum(len(task.seeds) for task in tasks)
     reporter = Reporter(spec.name, total, total - sum(len(task.seeds) for task in pending), quiet=quiet)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,19 +107,25 @@ def _row(
 
 
 @contextmanager
-def one_thread() -> Any:
-    """One thread for all arithmetic: sums in another order would make results depend on the number of cores."""
-    import importlib.util
-    import sys
+def one_thread() -> Iterator[None]:
+    """One thread for all arithmetic: sums in another order would make results depend on the number of cores.
 
+    torch takes its number of threads from the environment when it is first imported, and from a call afterwards.
+    """
     from threadpoolctl import threadpool_limits
 
-    if "torch" in sys.modules or importlib.util.find_spec("torch") is not None:
-        import torch
-
-        torch.set_num_threads(1)
-    with threadpool_limits(1):
-        yield
+    before = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = "1"
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+    try:
+        with threadpool_limits(1):
+            yield
+    finally:
+        if before is None:
+            del os.environ["OMP_NUM_THREADS"]
+        else:
+            os.environ["OMP_NUM_THREADS"] = before
 
 
 @final

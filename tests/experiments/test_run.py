@@ -1,0 +1,141 @@
+"""The runner: rows are a function of the spec alone, whoever runs it, in what order, and however often it is killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import cael
+from cael.experiments import registry, trial
+from cael.experiments.run import Where, execute, plan, read_rows, reproduce
+from cael.experiments.spec import load
+from cael.experiments.summary import lines_of, table_of
+from tests.experiments.conftest import without_cost, written
+
+
+def run(path, out, where=None):
+    return without_cost(execute(load(str(path)), out, where or Where(), quiet=True))
+
+
+def test_one_worker_two_workers_and_a_dask_cluster_give_identical_rows(small, tmp_path):
+    from distributed import LocalCluster
+
+    one = run(small, tmp_path / "one")
+    assert len(one) == 2 * 4 * 4
+    assert run(small, tmp_path / "two", Where(jobs=2)) == one
+    cluster = LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1")
+    with cluster:
+        assert run(small, tmp_path / "dask", Where(dask=cluster.scheduler_address)) == one
+    files = [(tmp_path / name / "trials.jsonl").read_text().splitlines() for name in ("one", "two", "dask")]
+    first, *others = [[without_cost([json.loads(line)]) for line in lines] for lines in files]
+    assert all(each == first for each in others)
+
+
+def test_killed_in_the_middle_it_resumes_to_the_same_rows(tmp_path):
+    """kill -9 of the whole process group while rows are written; the second call runs only what is missing."""
+    path, out = written(tmp_path, 60), tmp_path / "killed"
+    command = [sys.executable, "-m", "cael.experiments.run", str(path), "--out", str(out), "--jobs", "2"]
+    process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    trials, end = out / "small" / "trials.jsonl", time.monotonic() + 60
+    while time.monotonic() < end and (not trials.exists() or trials.read_bytes().count(b"\n") < 60):
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    before = trials.read_bytes().count(b"\n")
+    assert 60 <= before < 480, "killed too late or too early to be a test"
+    resumed = run(path, out / "small")
+    assert resumed == run(path, tmp_path / "whole")
+    assert len(json.loads((out / "small" / "manifest.json").read_text())["sessions"]) == 2
+    assert trials.read_bytes().count(b"\n") == 480
+
+
+def test_a_line_cut_in_the_middle_is_run_again(small, tmp_path):
+    rows = run(small, tmp_path / "a")
+    path = tmp_path / "a" / "trials.jsonl"
+    path.write_bytes(path.read_bytes()[:-40])
+    assert run(small, tmp_path / "a") == rows
+
+
+def test_what_is_done_is_not_run_again_and_more_runs_add_rows(small, tmp_path, monkeypatch):
+    four = run(small, tmp_path / "a")
+    more = without_cost(execute(load(str(small), runs=6), tmp_path / "a", Where(), quiet=True))
+    assert len(more) == 2 * 4 * 6 and [row for row in more if row["seed"] < 4] == four
+    monkeypatch.setattr(trial, "run", lambda task: pytest.fail("ran a trial that has a row"))
+    assert run(small, tmp_path / "a") == four
+
+
+def test_a_file_that_is_no_trials_is_refused(tmp_path):
+    path = tmp_path / "trials.jsonl"
+    path.write_text('{"no": "key"}\n')
+    with pytest.raises(cael.InputError, match="is no file of trials"):
+        read_rows(path)
+
+
+def test_a_key_is_the_content_of_a_trial(small):
+    tasks = plan(load(str(small)), "cpu")
+    keys = [key for task in tasks for key in task.keys]
+    assert len(set(keys)) == len(keys) == 32
+    on_gpu = {key for task in plan(load(str(small)), "cuda") for key in task.keys}
+    assert on_gpu == set(keys)
+    assert trial.key_of({"kind": "paper"}, 5, {"b": 1, "a": 2}, 0) == trial.key_of(
+        {"kind": "paper"}, 5, {"a": 2, "b": 1}, 0
+    )
+
+
+def test_blocks_of_a_gpu_do_not_depend_on_what_is_done(small):
+    seeds = {task.seeds for task in plan(load(str(small), runs=70), "cuda")}
+    assert seeds == {tuple(range(30)), tuple(range(30, 60)), tuple(range(60, 70))}
+
+
+def test_trials_trained_at_once_give_the_rows_of_trials_alone(small, tmp_path):
+    """Device "auto" takes the path of a GPU: all seeds in one call; here it ends on the CPU."""
+    told = small.read_text().replace('["IPS", "SNIPS", "DM", "DR"]', '["CAELMIPS", "AELMIPS", "NetworkDM", "IPS"]')
+    small.write_text(told.replace("runs = 4", "runs = 2").replace("[5, 10]", "[5]"))
+    spec = load(str(small), quick=True, runs=2)
+    alone, together = (execute(spec, tmp_path / device, Where(device=device), quiet=True) for device in ("cpu", "auto"))
+    assert [row["key"] for row in alone] == [row["key"] for row in together]
+    assert {row["cost"]["together"] for row in together} == {2}
+    np.testing.assert_allclose([row["value"] for row in alone], [row["value"] for row in together], rtol=1e-6)
+
+
+def test_an_estimator_that_refuses_leaves_a_row_that_says_why(small, tmp_path, monkeypatch):
+    def refuse(device, quick):
+        return cael.MIPS(embeddings=np.zeros((3, 1)))
+
+    monkeypatch.setitem(registry.MORE, "Refusing", refuse)
+    small.write_text(small.read_text().replace('"DM", "DR"', '"Refusing"'))
+    spec = load(str(small))
+    rows = execute(spec, tmp_path / "a", Where(), quiet=True)
+    refused = [row for row in rows if row["estimator"] == "Refusing"]
+    assert len(refused) == 8 and all("one row per action" in row["error"] for row in refused)
+    line = next(line for line in lines_of(table_of(spec, rows)) if line.estimator == "Refusing")
+    assert line.failed == 4 and line.runs == 0 and np.isnan(line.mse)
+
+
+def test_reproduce_leaves_all_files_and_tells(small, tmp_path, capsys):
+    (found,) = reproduce([str(small)], tmp_path / "out", Where())
+    names = {path.name for path in (tmp_path / "out" / "small").iterdir()}
+    figures = {f"figure-full.{suffix}" for suffix in ("svg", "png")}
+    assert names == figures | {"trials.jsonl", "manifest.json", "summary.csv", "claims.json"}
+    assert "small: 32 trials" in capsys.readouterr().err
+    text = found.text()
+    assert "SNIPS" in text and "truth 5: 9.67" in text
+    manifest = json.loads((tmp_path / "out" / "small" / "manifest.json").read_text())
+    assert manifest["sessions"][0]["versions"]["numpy"] == np.__version__ and manifest["runs"] == 4
+
+
+def test_the_module_runs_without_the_command_line_package(small, tmp_path):
+    """`python -m cael.experiments.run` needs neither cyclopts nor rich."""
+    code = (
+        "import sys; sys.modules['cyclopts'] = sys.modules['rich'] = None\n"
+        f"from cael.experiments.run import main; main([{str(small)!r}, '--out', {str(tmp_path / 'o')!r}, '--jobs', '1'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "SNIPS" in done.stdout, done.stderr
+    bad = [sys.executable, "-m", "cael.experiments.run", "--nix"]
+    assert "unknown option --nix" in subprocess.run(bad, capture_output=True, text=True, check=False).stderr

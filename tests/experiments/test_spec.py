@@ -1,0 +1,88 @@
+"""Specs are data: those that ship are complete, and a wrong one is refused in words."""
+
+import pytest
+
+import cael
+from cael.experiments import registry
+from cael.experiments.sources import world_of
+from cael.experiments.spec import NAMES, load, parse
+
+RUNS = {"samples": 100}
+VALUES = {
+    "actions": [50, 100, 1000, 1500],
+    "logging": [-1.0, -0.5, 0.0, 0.5, 1.0],
+    "epsilon": [0.0, 0.2, 0.4, 0.6, 0.8, 1.0],
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_spec_says_what_the_paper_says(name):
+    spec = load(name)
+    assert spec.runs == RUNS.get(name, 30)
+    if name in VALUES:
+        assert [cell.at for cell in spec.cells] == VALUES[name]
+    if spec.paper:
+        assert set(registry.PAPER) <= set(spec.estimators) and set(spec.panels) == {"paper", "full"}
+    assert all(
+        registry.make(**settings).needs for settings in spec.estimators.values() if settings["kind"] != "LoggedMean"
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_quick_versions_are_small(name):
+    spec = load(name, quick=True)
+    assert spec.quick and spec.runs == 2 and len(spec.cells) <= 2
+    assert load(name, quick=True, runs=7).runs == 7
+
+
+def test_the_default_problem_is_the_papers():
+    (cell,) = load("bias-variance-mse").cells
+    assert cell.n == 1000 and world_of(cell.world).world == cael.worlds.PaperWorld()
+
+
+def test_a_new_estimator_in_the_registry_joins_the_full_panels(monkeypatch):
+    monkeypatch.setitem(registry.ESTIMATORS, "New", lambda device, quick: cael.SNIPS())
+    for name in ("bias-variance-mse", "worlds", "open-bandit"):
+        assert "New" in load(name).panels["full"] and "New" not in load(name).panels.get("paper", ())
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"estimators": ["Magic"]}, "unknown estimator 'Magic'"),
+        ({"world": {"kind": "moon", "n": 10}}, "unknown kind of world 'moon'"),
+        ({"panels": {"full": ["DM"]}}, "a panel names 'DM'"),
+        ({"runs": 1}, "runs must be"),
+    ],
+)
+def test_a_wrong_spec_is_refused(change, words):
+    told = {
+        "title": "t",
+        "runs": 2,
+        "estimators": ["IPS"],
+        "world": {"kind": "paper", "n": 10},
+        "panels": {"full": "all"},
+    }
+    with pytest.raises(cael.InputError, match=words):
+        spec = parse({**told, **change}, "mine")
+        registry.make(**next(iter(spec.estimators.values())))
+        world_of(spec.cells[0].world)
+
+
+def test_names_and_files_that_do_not_exist_are_refused(tmp_path):
+    with pytest.raises(cael.InputError, match="unknown experiment 'nix'; there are: bias-variance-mse"):
+        load("nix")
+    with pytest.raises(cael.InputError, match="no spec file"):
+        load(str(tmp_path / "nix.toml"))
+    path = tmp_path / "empty.toml"
+    path.write_text("runs = 2")
+    with pytest.raises(cael.InputError, match="is not complete"):
+        load(str(path))
+
+
+def test_settings_are_described_without_device_and_seed():
+    one = registry.described(registry.make("CAELMIPS", device="cpu"))
+    assert one == registry.described(registry.make("CAELMIPS", device="cuda"))
+    assert one != registry.described(registry.make("CAELMIPS", quick=True))
+    assert registry.described(cael.IPS()) != registry.described(cael.SNIPS())
+    assert registry.seeded(cael.DR(), 5).seed == 5 and registry.seeded(cael.IPS(), 5) == cael.IPS()
