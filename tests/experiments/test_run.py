@@ -133,7 +133,8 @@ def test_the_module_runs_without_the_command_line_package(small, tmp_path):
     """`python -m cael.experiments.run` needs neither cyclopts nor rich."""
     code = (
         "import sys; sys.modules['cyclopts'] = sys.modules['rich'] = None\n"
-        f"from cael.experiments.run import main; main([{str(small)!r}, '--out', {str(tmp_path / 'o')!r}, '--jobs', '1'])"
+        "from cael.experiments.run import main\n"
+        f"main([{str(small)!r}, '--out', {str(tmp_path / 'o')!r}, '--jobs', '1'])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "SNIPS" in done.stdout, done.stderr
