@@ -235,7 +235,7 @@ def relative_errors(table: Table, at: float | str, name: str) -> Floats:
         return table.errors(at, name) ** 2 / table.errors(at, "IPS") ** 2
 
 
-def wilson(count: int, n: int, z: float = 1.959964) -> tuple[float, float]:
+def wilson(count: int, n: int, z: float = 1.959963984540054) -> tuple[float, float]:
     """The 95% interval of a share.
 
     >>> [round(x, 3) for x in wilson(12, 30)]

@@ -1,0 +1,246 @@
+"""Summary, claims and figures, on rows whose errors are known."""
+
+import gzip
+import re
+
+import numpy as np
+import pytest
+
+import cael
+from cael.experiments import claims, compact, figures, registry
+from cael.experiments.claims import FAILS, HOLDS, OPEN, Claim, judge, load_claims, wilson
+from cael.experiments.spec import NAMES, load, parse
+from cael.experiments.summary import lines_of, statistic_of, table_of, to_csv, to_text
+
+TRUTH = 2.0
+
+
+def rows_of(spec, errors):
+    """Rows in which an estimator errs by errors(name, at) (runs,) around the truth; intervals of half-width 1."""
+    rows = []
+    for cell in spec.cells:
+        for name in spec.estimators:
+            for seed, error in enumerate(errors(name, cell.at)):
+                value = TRUTH + float(error)
+                cost = {"seconds": 0.5, "megabytes": 3.0, "together": 1}
+                rows.append(
+                    {"world": cell.world, "n": cell.n, "estimator": name, "seed": seed, "truth": TRUTH, "value": value,
+                     "low": value - 1, "high": value + 1, "mean_weight": 1.0, "cost": cost}
+                )  # fmt: skip
+    return rows
+
+
+def spec_of(runs=40, values=(10, 20), names=("IPS", "SNIPS", "DM", "LoggedMean"), **more):
+    told = {
+        "title": "t", "runs": runs, "estimators": list(names), "axis": "n_actions", "values": list(values),
+        "world": {"kind": "paper", "n": 100}, "panels": {"full": "all"}, **more,
+    }  # fmt: skip
+    return parse(told, "mine")
+
+
+def table_with(scale, **settings):
+    """IPS has errors of standard deviation scale(name, at) and mean 0 by construction; the seeds of all are paired."""
+    spec = spec_of(**settings)
+    base = np.random.default_rng(0).standard_normal(spec.runs)
+    base = (base - base.mean()) / base.std(ddof=1)
+    return table_of(spec, rows_of(spec, lambda name, at: scale(name, at)[0] + scale(name, at)[1] * base))
+
+
+def verdict(table, test, *, generally=False, **settings):
+    return judge(Claim("c", "mine", "here", "s", test, settings, generally), table).verdict
+
+
+PLAIN = table_with(
+    lambda name, at: {"IPS": (0, 3.0), "SNIPS": (0.1, 1.0), "DM": (2.0, 0.1), "LoggedMean": (1, 1)}[name]
+)
+
+
+def test_bias_variance_and_mse_are_what_they_say():
+    line = next(line for line in lines_of(PLAIN) if line.estimator == "DM")
+    assert line.bias == pytest.approx(2.0) and line.variance == pytest.approx(0.01)
+    assert line.mse == pytest.approx(4 + 0.01 * 39 / 40)
+    assert line.bias_error == pytest.approx(0.1 / np.sqrt(40))
+    assert line.coverage == 0 and line.runs == 40 and line.failed == 0 and line.seconds == 0.5
+    good = next(line for line in lines_of(PLAIN) if line.estimator == "SNIPS")
+    assert 0.5 < good.coverage < 0.9 and good.coverage_error == pytest.approx(
+        np.sqrt(good.coverage * (1 - good.coverage) / 40)
+    )
+
+
+def test_monte_carlo_errors_are_standard_deviations_over_repetitions():
+    """2000 experiments of 50 runs: the reported errors match the spread of what they are errors of, within 10%."""
+    rng = np.random.default_rng(1)
+    found = []
+    for _ in range(2000):
+        error = 0.3 + rng.standard_normal(50)
+        spec = spec_of(runs=50, values=(10,), names=("IPS",))
+        found.append(lines_of(table_of(spec, rows_of(spec, lambda *_, e=error: e)))[0])
+    for name in ("bias", "variance", "mse"):
+        spread = np.std([getattr(line, name) for line in found])
+        reported = np.mean([getattr(line, f"{name}_error") for line in found])
+        assert reported == pytest.approx(spread, rel=0.1)
+
+
+def test_statistics_leave_out_runs_that_failed():
+    errors = np.array([1.0, np.nan, 3.0])
+    assert statistic_of(errors, "bias") == 2 and statistic_of(errors, "mse") == 5
+    assert statistic_of(errors, "variance") == 2
+    with pytest.raises(cael.InputError, match="statistic must be one of"):
+        statistic_of(errors, "median")
+
+
+def test_a_missing_row_is_an_error():
+    spec = spec_of(runs=3)
+    with pytest.raises(cael.InputError, match="no row for LoggedMean at 20, seed 2"):
+        table_of(spec, rows_of(spec, lambda *_: np.zeros(3))[:-1])
+
+
+def test_an_order_holds_fails_or_stays_open():
+    assert verdict(PLAIN, "order", statistic="variance", smaller=["SNIPS"], larger=["IPS"]) == HOLDS
+    assert verdict(PLAIN, "order", statistic="variance", smaller=["IPS"], larger=["SNIPS"]) == FAILS
+    assert verdict(PLAIN, "order", statistic="variance", smaller=["SNIPS"], larger=["IPS", "DM"]) == FAILS
+    rng = np.random.default_rng(5)
+    noisy = table_of(spec_of(), rows_of(spec_of(), lambda *_: rng.standard_normal(40)))
+    assert verdict(noisy, "order", statistic="mse", smaller=["SNIPS"], larger=["IPS"]) == OPEN
+    assert verdict(PLAIN, "chain", statistic="variance", order=["DM", "SNIPS", "IPS"]) == HOLDS
+    assert verdict(PLAIN, "chain", statistic="variance", order=["DM", "IPS", "SNIPS"]) == FAILS
+
+
+def test_generally_goes_by_the_majority():
+    order = ["DM", "SNIPS", "IPS", "LoggedMean"]  # right, right, wrong
+    assert verdict(PLAIN, "chain", statistic="variance", order=order) == FAILS
+    assert verdict(PLAIN, "chain", statistic="variance", order=order, generally=True) == HOLDS
+    assert verdict(PLAIN, "chain", statistic="variance", order=order[::-1], generally=True) == FAILS
+
+
+def test_trends_and_rates():
+    growing = table_with(lambda name, at: (0, 1.0 if name == "DM" else at / 10), runs=200)  # x 4, flat for DM
+    assert verdict(growing, "trend", statistic="variance", estimators=["IPS"]) == HOLDS
+    assert verdict(growing, "falls", statistic="variance", estimators=["IPS"]) == FAILS
+    assert verdict(growing, "trend", statistic="variance", estimators=["IPS"], start=20, end=10) == FAILS
+    assert verdict(growing, "trend", statistic="variance", estimators=["IPS"], start=10, end=99) == OPEN
+    assert verdict(growing, "trend", statistic="variance", estimators=["IPS"], factor=0.01) == FAILS
+    assert verdict(growing, "rate", statistic="variance", estimators=["IPS"], expected=4.0) == HOLDS
+    assert verdict(growing, "rate", statistic="variance", estimators=["IPS"], expected=30.0) == FAILS
+    assert verdict(growing, "rate", statistic="variance", estimators=["DM"], expected=1.0) == HOLDS
+    assert verdict(growing, "similar", statistic="variance", pair=["SNIPS", "IPS"]) == HOLDS
+    assert verdict(growing, "similar", statistic="variance", pair=["DM", "IPS"]) == FAILS
+
+
+def test_what_dominates_an_error_and_what_a_bias_costs():
+    assert verdict(PLAIN, "dominated", estimator="DM", by="bias") == HOLDS
+    assert verdict(PLAIN, "dominated", estimator="DM", by="variance") == FAILS
+    assert verdict(PLAIN, "dominated", estimator="IPS", by="variance") == HOLDS
+    assert (
+        verdict(PLAIN, "small_price", of="SNIPS", against="DM") == HOLDS
+    )  # variance 1 for 0.01, squared bias 0.01 for 4
+    assert verdict(PLAIN, "small_price", of="IPS", against="DM") == FAILS
+
+
+def test_shares_of_runs():
+    """SNIPS errs a ninth of what IPS errs in every run (variance), DM always more."""
+    table = table_with(lambda name, at: {"IPS": (0, 3.0), "SNIPS": (0, 0.5)}.get(name, (100.0, 0.1)), values=(10,))
+    assert verdict(table, "share", estimator="SNIPS", below=1.0, relation="above", share=0.75) == HOLDS
+    assert verdict(table, "share", estimator="DM", below=1.0, relation="above", share=0.75) == FAILS
+    assert verdict(table, "share", estimator="DM", below=0.1, relation="never") == HOLDS
+    assert verdict(table, "share", estimator="SNIPS", below=0.1, relation="never") == FAILS
+    assert verdict(table, "share", estimator="SNIPS", below=0.1, relation="about", share=1.0) == HOLDS
+    assert verdict(table, "share", estimator="SNIPS", below=0.1, relation="about", share=0.4) == FAILS
+
+
+def test_a_wilson_interval_agrees_with_scipy():
+    from scipy.stats import binomtest
+
+    for count in (0, 7, 30):
+        expected = binomtest(count, 30).proportion_ci(method="wilson")
+        assert wilson(count, 30) == pytest.approx((expected.low, expected.high), abs=1e-9)
+
+
+def test_few_runs_tell_nothing():
+    table = table_with(lambda name, at: (0, 3.0 if name == "IPS" else 0.1), runs=9)
+    assert verdict(table, "order", statistic="mse", smaller=["DM"], larger=["IPS"]) == OPEN
+
+
+def test_every_claim_belongs_to_a_spec_and_can_be_judged():
+    found = load_claims()
+    assert len({claim.id for claim in found}) == len(found) == 37
+    covered = {"bias-variance-mse", "samples", "actions", "logging", "epsilon", "noise", "open-bandit"}
+    assert {claim.spec for claim in found} == covered <= set(NAMES)
+    for name in covered:
+        spec = load(name, runs=12)
+        rng = np.random.default_rng(0)
+        table = table_of(spec, rows_of(spec, lambda *_, rng=rng: rng.standard_normal(12)))
+        for claim in (claim for claim in found if claim.spec == name):
+            told = judge(claim, table)
+            assert told.verdict in (HOLDS, FAILS, OPEN) and told.supported + told.refuted + told.open > 0
+            assert told.to_dict()["sentence"] == claim.sentence
+    with pytest.raises(cael.InputError, match="unknown test"):
+        judge(Claim("c", "mine", "", "", "magic", {}), PLAIN)
+
+
+def test_the_claims_of_the_paper_hold_where_they_are_built_in():
+    """Errors made such that the first figure's sentences are all true, and then one of them false."""
+    true = {"CAELMIPS": (-0.2, 0.5), "AELMIPS": (-1.2, 0.2), "IPS": (0.1, 2.2), "NetworkDM": (-1.5, 0.05)}
+    for change, failing in (({}, set()), ({"NetworkDM": (-1.5, 0.5)}, {"dm-lowest-variance"})):
+        scale = {**true, **change}
+        spec = load("bias-variance-mse")
+        base = np.random.default_rng(0).standard_normal(30)
+        base = (base - base.mean()) / base.std()
+        pairs = {name: scale.get(name, (0, 1)) for name in spec.estimators}
+        rows = rows_of(spec, lambda name, _, p=pairs, b=base: p[name][0] + p[name][1] * b)
+        table = table_of(spec, rows)
+        told = {c.id: judge(c, table).verdict for c in load_claims() if c.spec == spec.name}
+        assert {name for name, each in told.items() if each != HOLDS} == failing
+
+
+@pytest.mark.parametrize("kind", ["bars", "lines", "dots", "ecdf"])
+def test_figures_are_byte_identical_and_have_their_labels(kind, tmp_path):
+    figure = {"kind": kind, "statistics": ["bias", "variance", "mse"], "label": "k"}
+    table = table_with(lambda name, at: (0.1, {"IPS": 3.0}.get(name, 1.0)), figure=figure)
+    one, two = tmp_path / "one", tmp_path / "two"
+    for folder in (one, two):
+        folder.mkdir()
+        paths = figures.draw(table, folder)
+        assert [path.name for path in paths] == ["figure-full.svg", "figure-full.png"]
+    for path in one.iterdir():
+        assert path.read_bytes() == (two / path.name).read_bytes()
+    text = (one / "figure-full.svg").read_text()
+    assert all(figures.shown(name) in text for name in table.spec.estimators if not (kind == "ecdf" and name == "IPS"))
+    assert not re.search(r"https?://(?!www\.w3\.org|purl\.org|creativecommons\.org|matplotlib\.org)", text)
+
+
+def test_colours_and_markers_tell_the_full_panel_apart():
+    marks = list(zip(figures.COLOURS, figures.MARKERS, strict=False))
+    assert len(figures.COLOURS) == len(set(figures.COLOURS)) >= len(registry.ESTIMATORS)
+    assert len(set(marks)) == len(marks)
+
+
+def test_compact_rows_give_the_same_table(tmp_path):
+    path = tmp_path / "trials.csv.gz"
+    compact.write(PLAIN, path)
+    again = table_of(PLAIN.spec, compact.read(PLAIN.spec, path))
+    for at, of in PLAIN.values.items():
+        for name in of:
+            np.testing.assert_allclose(again.values[at][name], PLAIN.values[at][name], rtol=1e-8)
+    assert again.truths == PLAIN.truths
+    first = path.read_bytes()
+    compact.write(PLAIN, path)
+    assert path.read_bytes() == first and gzip.decompress(first).startswith(b"at,estimator,seed")
+
+
+def test_compact_rows_keep_failures(tmp_path):
+    spec = spec_of(runs=2, values=(10,), names=("IPS",))
+    rows = rows_of(spec, lambda *_: np.zeros(2))
+    failed = {name: rows[1][name] for name in ("world", "n", "estimator", "seed", "truth", "cost")}
+    table = table_of(spec, [rows[0], {**failed, "error": "InputError: no, really"}])
+    compact.write(table, tmp_path / "t.csv.gz")
+    again = compact.read(spec, tmp_path / "t.csv.gz")
+    assert again[1]["error"] == "InputError: no, really" and "value" not in again[1]
+
+
+def test_tables_as_text_and_csv():
+    lines = lines_of(PLAIN)
+    text, table = to_text(lines, "n_actions"), to_csv(lines)
+    assert text.splitlines()[0].split()[:2] == ["n_actions", "estimator"] and len(text.splitlines()) == 9
+    assert table.splitlines()[0].startswith("at,estimator,runs,failed,truth,bias,bias_error")
+    assert claims.HOLDS == "holds"
