@@ -4,7 +4,7 @@ BIN := .venv/bin
 RUN := .venv/.installed
 DEV := .venv/.installed-dev
 
-.PHONY: demo test check slow bench readings docs clean
+.PHONY: demo test check slow bench readings quick docs clean
 
 demo: $(RUN)
 	$(BIN)/cael demo
@@ -28,6 +28,9 @@ bench: $(DEV)
 readings: $(DEV)
 	$(BIN)/python -m cael.experiments.readings table --out docs/results/readings.json
 	$(BIN)/python -m cael.experiments.readings page --out docs/results
+
+quick: $(DEV)
+	$(BIN)/cael reproduce --quick --out results/quick
 
 docs: $(DEV)
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

@@ -65,7 +65,7 @@ def test_pages_were_found() -> None:
     """A suite that finds its own members must say which it found."""
     found = {page.relative_to(DOCS).as_posix() for page in PAGES}
     guide = ("quickstart", "logs-and-policies", "estimators", "intervals", "compare", "from-obp")
-    assert {f"guide/{name}.md" for name in guide} | {"index.md", "worlds.md", "cli.md"} <= found
+    assert {f"guide/{name}.md" for name in guide} | {"index.md", "worlds.md", "cli.md", "experiments.md"} <= found
 
 
 @pytest.mark.parametrize("name", MODULES)

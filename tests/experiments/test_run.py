@@ -88,8 +88,11 @@ def test_a_key_is_the_content_of_a_trial(small):
 
 
 def test_blocks_of_a_gpu_do_not_depend_on_what_is_done(small):
-    seeds = {task.seeds for task in plan(load(str(small), runs=70), "cuda")}
-    assert seeds == {tuple(range(30)), tuple(range(30, 60)), tuple(range(60, 70))}
+    small.write_text(small.read_text().replace('"DR"]', '"AELMIPS"]'))
+    tasks = plan(load(str(small), runs=70), "cuda")
+    trained = {task.seeds for task in tasks if task.name == "AELMIPS"}
+    assert trained == {tuple(range(30)), tuple(range(30, 60)), tuple(range(60, 70))}
+    assert all(len(task.seeds) == 1 and task.device == "cpu" for task in tasks if task.name != "AELMIPS")
 
 
 def test_trials_trained_at_once_give_the_rows_of_trials_alone(small, tmp_path):
@@ -99,7 +102,7 @@ def test_trials_trained_at_once_give_the_rows_of_trials_alone(small, tmp_path):
     spec = load(str(small), quick=True, runs=2)
     alone, together = (execute(spec, tmp_path / device, Where(device=device), quiet=True) for device in ("cpu", "auto"))
     assert [row["key"] for row in alone] == [row["key"] for row in together]
-    assert {row["cost"]["together"] for row in together} == {2}
+    assert [row["cost"]["together"] for row in together] == [2, 2, 2, 2, 2, 2, 1, 1]
     np.testing.assert_allclose([row["value"] for row in alone], [row["value"] for row in together], rtol=1e-6)
 
 
@@ -115,6 +118,28 @@ def test_an_estimator_that_refuses_leaves_a_row_that_says_why(small, tmp_path, m
     assert len(refused) == 8 and all("one row per action" in row["error"] for row in refused)
     line = next(line for line in lines_of(table_of(spec, rows)) if line.estimator == "Refusing")
     assert line.failed == 4 and line.runs == 0 and np.isnan(line.mse)
+
+
+def test_what_failed_is_tried_again(small, tmp_path, monkeypatch):
+    small.write_text(small.read_text().replace('"DM", "DR"', '"Refusing"'))
+    monkeypatch.setitem(registry.MORE, "Refusing", lambda device, quick: cael.MIPS(posterior="exact"))
+    good = run(small, tmp_path / "a")
+    monkeypatch.setattr(cael.MIPS, "solve", lambda *_: (_ for _ in ()).throw(cael.InputError("not today")))
+    assert sum("error" in row for row in run(small, tmp_path / "b")) == 8
+    monkeypatch.undo()
+    monkeypatch.setitem(registry.MORE, "Refusing", lambda device, quick: cael.MIPS(posterior="exact"))
+    assert run(small, tmp_path / "b") == good
+
+
+def test_a_machine_that_cannot_do_it_is_told_at_once(small, tmp_path, monkeypatch):
+    small.write_text(small.read_text().replace('"DR"]', '"AELMIPS"]'))
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(cael.CaelError, match="cuda"):
+        run(small, tmp_path / "a", Where(device="cuda"))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(cael.NeedsError, match=r"cael\[learn\]"):
+        run(small, tmp_path / "a")
+    assert not (tmp_path / "a" / "trials.jsonl").exists()
 
 
 def test_reproduce_leaves_all_files_and_tells(small, tmp_path, capsys):

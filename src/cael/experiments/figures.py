@@ -72,7 +72,7 @@ def bars(figure: Any, table: Table, names: Sequence[str]) -> None:
     for axis, statistic in zip(axes, statistics, strict=True):
         points = [float(statistic_of(table.errors(at, name), statistic)) for name in names]
         bands = np.array([table.band(at, name, statistic) for name in names])
-        left = 10 ** np.floor(np.log10(np.nanmin(np.maximum(bands[:, 0], np.nanmin(points) / 10))))
+        left = _floor(points, bands[:, 0])
         for y, name in enumerate(names):
             colour = _style(table, name)["color"]
             axis.barh(y, points[y], left=0, color=colour, alpha=0.6, height=0.65)
@@ -83,6 +83,16 @@ def bars(figure: Any, table: Table, names: Sequence[str]) -> None:
         axis.grid(axis="y", visible=False)
     axes[0].set_yticks(range(len(names)), [shown(name) for name in names])
     axes[0].invert_yaxis()
+
+
+def _floor(points: Sequence[float], lows: Any) -> float:
+    """Where a log axis of bars begins: a power of ten below all bars and, within a factor of ten, their intervals."""
+    positive = [point for point in points if np.isfinite(point) and point > 0]
+    if not positive:
+        return 1e-3
+    least = min(positive)
+    low = min([max(low, least / 10) for low in lows if np.isfinite(low)], default=least)
+    return float(10 ** np.floor(np.log10(0.999 * low)))
 
 
 def lines(figure: Any, table: Table, names: Sequence[str]) -> None:
@@ -99,6 +109,8 @@ def lines(figure: Any, table: Table, names: Sequence[str]) -> None:
             axis.plot(x, y, label=shown(name), ms=4.5, lw=1.6, ls=DASHES[number // 4 % len(DASHES)], **style)
             axis.fill_between(x, band[:, 0], band[:, 1], color=style["color"], alpha=0.16, lw=0)
         axis.set(yscale="log", xlabel=table.spec.figure.label, ylabel=WORDS[statistic])
+        every = [float(line.get_ydata()[i]) for line in axis.get_lines() for i in range(len(x))]
+        axis.set_ylim(bottom=_floor(every, every) / 2)
         if table.spec.figure.log_x:
             axis.set_xscale("log")
             axis.minorticks_off()

@@ -118,9 +118,10 @@ def _section(table: Table, lines: list[Line], manifest: dict[str, Any]) -> Itera
     if spec.note:
         yield f"{spec.note} "
     versions = ", ".join(f"{name} {number}" for name, number in session["versions"].items() if number)
+    commit = f" at commit {session['git'][:12]}" if session["git"] else ""
     yield (
         f"{spec.runs} runs per problem. `cael reproduce {spec.name}`, finished {session['finished'][:10]} on "
-        f"{session['device']} at commit {str(session['git'])[:12]}; {versions}."
+        f"{session['device']}{commit}; {versions}."
     )
     for panel, names in spec.panels.items():
         stem = "figure" if panel == "paper" else f"figure-{panel}"

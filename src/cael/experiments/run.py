@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, final
 
 from cael.errors import InputError
-from cael.experiments import trial
+from cael.experiments import registry, trial
 from cael.experiments.manifest import write_manifest
 from cael.experiments.reporter import Reporter
 from cael.experiments.spec import Cell, Spec, load
@@ -40,12 +40,17 @@ class Where:
 
 
 def plan(spec: Spec, device: str) -> list[trial.Task]:
-    """All trials of a spec, in order: one per task on a CPU, blocks of them where a GPU trains many at once."""
+    """All trials of a spec, in order: one per task on a CPU, blocks of them where a GPU trains many at once.
+
+    Estimators that have no `solve_many` stay on the CPU.
+    """
+    batched = {name: hasattr(registry.make(**settings), "solve_many") for name, settings in spec.estimators.items()}
+    where = {name: device if batched[name] else "cpu" for name in spec.estimators}
     return [
-        trial.Task(cell.world, cell.n, settings, name, seeds, device, spec.quick)
+        trial.Task(cell.world, cell.n, settings, name, seeds, where[name], spec.quick)
         for cell in spec.cells
         for name, settings in spec.estimators.items()
-        for seeds in _blocks(spec, cell, device)
+        for seeds in _blocks(spec, cell, where[name])
     ]
 
 
@@ -65,8 +70,9 @@ def execute(spec: Spec, out: Path, where: Where, *, quiet: bool = False) -> list
     out.mkdir(parents=True, exist_ok=True)
     path = out / "trials.jsonl"
     tasks = plan(spec, where.device)
+    check_machine(tasks)
     keys = [task.keys for task in tasks]
-    rows = read_rows(path)
+    rows = {key: row for key, row in read_rows(path).items() if "error" not in row}  # what failed is tried again
     pending = [task for task, needed in zip(tasks, keys, strict=True) if not all(key in rows for key in needed)]
     pending.sort(key=lambda task: task.seeds)  # run by run, so that the time left is right from early on
     write_manifest(out, spec, where, finished=False)
@@ -85,6 +91,17 @@ def execute(spec: Spec, out: Path, where: Where, *, quiet: bool = False) -> list
     _replace(path, "".join(trial.canonical(row) + "\n" for row in [*ordered, *others]))
     write_manifest(out, spec, where, finished=True)
     return ordered
+
+
+def check_machine(tasks: list[trial.Task]) -> None:
+    """Refuse at once what this machine cannot do, so that it does not end as the failure of a trial."""
+    learned = [task for task in tasks if hasattr(trial.built(task), "solve_many")]
+    if learned:
+        from cael.embedding.estimators import require_torch
+        from cael.embedding.training import pick_device
+
+        require_torch(learned[0].name)
+        pick_device(learned[0].device)
 
 
 def read_rows(path: Path) -> dict[str, dict[str, Any]]:
@@ -110,13 +127,14 @@ def _replace(path: Path, text: str) -> None:
 
 
 def results(tasks: list[trial.Task], where: Where) -> Iterator[list[dict[str, Any]]]:
-    """The rows of each task as it ends, in any order."""
+    """The rows of each task as it ends, in any order; on this machine, those of a GPU first and in this process."""
     from joblib import Parallel, delayed
 
+    if where.dask is None:
+        alone = [task for task in tasks if where.jobs == 1 or task.device != "cpu"]
+        yield from (trial.run(task) for task in alone)
+        tasks = [task for task in tasks if where.jobs != 1 and task.device == "cpu"]
     if not tasks:
-        return
-    if where.dask is None and (where.jobs == 1 or where.device != "cpu"):
-        yield from (trial.run(task) for task in tasks)
         return
     calls = [delayed(trial.run)(task) for task in tasks]
     with _cluster(where) as jobs:

@@ -46,7 +46,7 @@ def world_of(settings: dict[str, Any]) -> Source:
     return Source(KINDS[kind](**told))
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def truth_of(canonical: str) -> tuple[World, float]:
     """The world of a cell, from its canonical JSON, and the value of its target; kept, since both cost time."""
     world = world_of(json.loads(canonical)).world

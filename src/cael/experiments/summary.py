@@ -87,7 +87,7 @@ def statistic_of(errors: Floats, statistic: str) -> Floats:
             return np.abs(mean)
         centre = mean[..., None] if statistic == "variance" else 0.0
         squares = np.where(good, (errors - centre) ** 2, 0.0).sum(axis=-1)
-        return squares / (count - 1 if statistic == "variance" else count)
+        return squares / np.maximum(count - 1, 0) if statistic == "variance" else squares / count
 
 
 def table_of(spec: Spec, rows: list[dict[str, Any]]) -> Table:

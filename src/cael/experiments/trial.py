@@ -68,7 +68,7 @@ def run(task: Task) -> list[dict[str, Any]]:
         try:
             for problem in problems:
                 problem.require(estimator.name, estimator.needs)
-            if task.device != "cpu" and hasattr(estimator, "solve_many") and getattr(estimator, "folds", 0) == 0:
+            if task.device != "cpu":
                 found: Sequence[Estimate | CaelError] = estimator.solve_many(problems, list(task.seeds))
             else:
                 found = [_solved(estimator, *each) for each in zip(problems, task.seeds, strict=True)]
