@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import os
@@ -165,6 +166,10 @@ def _cuda() -> bool:
 
 def _reset_peak() -> float | None:
     """Forget the peak memory of this process; its present memory in MiB, or None where the system has no such thing."""
+    try:
+        ctypes.CDLL(None).malloc_trim(0)  # memory that was freed but kept would hide what the next estimate needs
+    except (OSError, AttributeError):
+        return None
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:
