@@ -102,7 +102,8 @@ def _claims_table(verdicts: dict[str, list[Verdict]]) -> Iterator[str]:
         if verdict is None:
             yield f"| {claim.where} | {claim.sentence}{note} | {NOT_RUN} | | |"
         else:
-            checks = f"{verdict.supported} hold, {verdict.refuted} do not, {verdict.open} open"
+            counts = {"hold": verdict.supported, "do not": verdict.refuted, "open": verdict.open}
+            checks = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
             end = f"**{verdict.verdict}** | {checks} | {_plain(verdict.numbers)}"
             yield f"| {claim.where} | {claim.sentence}{note} | {end} |"
 
