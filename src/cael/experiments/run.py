@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 from cael.errors import InputError
 from cael.experiments import registry, trial
@@ -23,10 +23,12 @@ from cael.experiments.manifest import write_manifest
 from cael.experiments.reporter import Reporter
 from cael.experiments.spec import Cell, Spec, load
 
-TOGETHER = 30
+TOGETHER = 100
 """Trials that are trained at once on a GPU."""
-TOGETHER_NUMBERS = 1e9
+TOGETHER_NUMBERS = 1.2e8
 """Fewer are trained at once where trials x rows x actions would be more than this."""
+SAME_SHAPE = ("gamma", "epsilon", "reward_std")
+"""Settings of a world that leave the shape of its logs as it is: their trials are trained at once, too."""
 
 
 @final
@@ -44,25 +46,35 @@ def plan(spec: Spec, device: str) -> list[trial.Task]:
 
     Estimators that have no `solve_many` stay on the CPU.
     """
-    batched = {name: hasattr(registry.make(**settings), "solve_many") for name, settings in spec.estimators.items()}
-    where = {name: device if batched[name] else "cpu" for name in spec.estimators}
-    return [
-        trial.Task(cell.world, cell.n, settings, name, seeds, where[name], spec.quick)
-        for cell in spec.cells
-        for name, settings in spec.estimators.items()
-        for seeds in _blocks(spec, cell, where[name])
-    ]
+    found = []
+    for name, settings in spec.estimators.items():
+        many = device != "cpu" and hasattr(registry.make(**settings), "solve_many")
+        for n, trials in _many(spec) if many else _single(spec):
+            found.append(trial.Task(trials, n, settings, name, device if many else "cpu", spec.quick))
+    return found
 
 
-def _blocks(spec: Spec, cell: Cell, device: str) -> Iterator[tuple[int, ...]]:
-    """Seeds in blocks whose bounds do not depend on what is already done: a block that was cut short is run again."""
-    size = 1
-    if device != "cpu":
-        actions = cell.world.get("n_actions", 500)
-        size = max(1, min(TOGETHER, int(TOGETHER_NUMBERS / (cell.n * actions))))
-    last = spec.seed + spec.runs
-    for first in range(spec.seed, last, size):
-        yield tuple(range(first, min(first + size, last)))
+Trials: TypeAlias = tuple[int, tuple[tuple[dict[str, Any], int], ...]]
+
+
+def _single(spec: Spec) -> Iterator[Trials]:
+    for cell in spec.cells:
+        for seed in range(spec.seed, spec.seed + spec.runs):
+            yield cell.n, ((cell.world, seed),)
+
+
+def _many(spec: Spec) -> Iterator[Trials]:
+    """Blocks of trials of one shape. Their bounds do not depend on what is done: one cut short is run again whole."""
+    groups: dict[str, list[Cell]] = {}
+    for cell in spec.cells:
+        shape = {name: value for name, value in cell.world.items() if name not in SAME_SHAPE}
+        groups.setdefault(trial.canonical([cell.n, shape]), []).append(cell)
+    for cells in groups.values():
+        n, actions = cells[0].n, cells[0].world.get("n_actions", 500)
+        size = max(1, min(TOGETHER, int(TOGETHER_NUMBERS / (n * actions))))
+        every = [(cell.world, seed) for cell in cells for seed in range(spec.seed, spec.seed + spec.runs)]
+        for start in range(0, len(every), size):
+            yield n, tuple(every[start : start + size])
 
 
 def execute(spec: Spec, out: Path, where: Where, *, quiet: bool = False) -> list[dict[str, Any]]:
@@ -86,7 +98,7 @@ def execute(spec: Spec, out: Path, where: Where, *, quiet: bool = False) -> list
             file.flush()
             reporter.done(len(found))
     reporter.close()
-    ordered = [rows[key] for needed in keys for key in needed]
+    ordered = [rows[key] for task in plan(spec, "cpu") for key in task.keys]
     others = [rows[key] for key in sorted(set(rows) - {key for needed in keys for key in needed})]
     _replace(path, "".join(trial.canonical(row) + "\n" for row in [*ordered, *others]))
     write_manifest(out, spec, where, finished=True)

@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -27,21 +27,24 @@ FORMAT = 1
 @final
 @dataclass(frozen=True)
 class Task:
-    """Trials that one worker runs: an estimator of the registry on logs of one cell, with these seeds."""
+    """Trials that one worker runs: an estimator of the registry on logs of n rows. trials: (world, seed) of each."""
 
-    world: dict[str, Any]
+    trials: tuple[tuple[dict[str, Any], int], ...]
     n: int
     estimator: dict[str, Any]
     name: str
-    seeds: tuple[int, ...]
     device: str
     quick: bool
 
     @property
     def keys(self) -> list[str]:
-        """One per seed: what the trial is, and nothing about where or in which order it runs."""
+        """One per trial: what it is, and nothing about where or in which order it runs."""
         settings = registry.described(built(self))
-        return [key_of(self.world, self.n, settings, seed) for seed in self.seeds]
+        return [key_of(world, self.n, settings, seed) for world, seed in self.trials]
+
+    @property
+    def seeds(self) -> list[int]:
+        return [seed for _, seed in self.trials]
 
 
 def built(task: Task) -> Any:
@@ -60,24 +63,24 @@ def key_of(world: dict[str, Any], n: int, estimator: Any, seed: int) -> str:
 
 
 def run(task: Task) -> list[dict[str, Any]]:
-    """The rows of a task, one per seed, in order. An estimator that refuses gives a row with its error."""
-    with one_thread():
-        world, truth = truth_of(canonical(task.world))
+    """The rows of a task, one per trial, in order. An estimator that refuses gives a row with its error."""
+    with one_thread() if task.device == "cpu" else nullcontext():
+        worlds = [truth_of(canonical(world))[0] for world, _ in task.trials]
         estimator = built(task)
-        problems = [Problem(world.sample(task.n, seed), world.target) for seed in task.seeds]
+        problems = [Problem(w.sample(task.n, seed), w.target) for w, seed in zip(worlds, task.seeds, strict=True)]
         meter = Meter(task.device)
         try:
             for problem in problems:
                 problem.require(estimator.name, estimator.needs)
             if task.device != "cpu":
-                found: Sequence[Estimate | CaelError] = estimator.solve_many(problems, list(task.seeds))
+                found: Sequence[Estimate | CaelError] = estimator.solve_many(problems, task.seeds)
             else:
                 found = [_solved(estimator, *each) for each in zip(problems, task.seeds, strict=True)]
         except CaelError as error:
             found = [error] * len(problems)
         cost = meter.read(len(problems))
-        parts = zip(task.keys, task.seeds, found, strict=True)
-        return [_row(task, key, seed, truth, each, cost) for key, seed, each in parts]
+        parts = zip(task.keys, task.trials, found, strict=True)
+        return [_row(task, key, world, seed, each, cost) for key, (world, seed), each in parts]
 
 
 def _solved(estimator: Any, problem: Problem, seed: int) -> Estimate | CaelError:
@@ -88,10 +91,11 @@ def _solved(estimator: Any, problem: Problem, seed: int) -> Estimate | CaelError
 
 
 def _row(
-    task: Task, key: str, seed: int, truth: float, found: Estimate | CaelError, cost: dict[str, Any]
+    task: Task, key: str, world: dict[str, Any], seed: int, found: Estimate | CaelError, cost: dict[str, Any]
 ) -> dict[str, Any]:
     row: dict[str, Any] = {
-        "key": key, "world": task.world, "n": task.n, "estimator": task.name, "seed": seed, "truth": truth,
+        "key": key, "world": world, "n": task.n, "estimator": task.name, "seed": seed,
+        "truth": truth_of(canonical(world))[1],
     }  # fmt: skip
     if isinstance(found, CaelError):
         return {**row, "error": f"{type(found).__name__}: {found}", "cost": cost}
