@@ -213,6 +213,13 @@ def test_colours_and_markers_tell_the_full_panel_apart():
     marks = list(zip(figures.COLOURS, figures.MARKERS, strict=False))
     assert len(figures.COLOURS) == len(set(figures.COLOURS)) >= len(registry.ESTIMATORS)
     assert len(set(marks)) == len(marks)
+    for name in ("selection", "bias-variance-mse", "readings"):
+        spec = load(name, runs=2)
+        table = table_of(spec, rows_of(spec, lambda *_: np.zeros(2)))
+        styles = {tuple(figures._style(table, each).values()) for each in spec.estimators}
+        assert len(styles) == len(spec.estimators)
+        if "IPS" in spec.estimators:
+            assert figures._style(table, "IPS")["color"] == "#000000"
 
 
 def test_compact_rows_give_the_same_table(tmp_path):

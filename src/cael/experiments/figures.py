@@ -17,7 +17,8 @@ COLOURS = (
     "#0072B2", "#D55E00", "#000000", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#7F7F7F", "#5E3C99",
     "#B2182B", "#66A61E",
 )  # fmt: skip
-MARKERS = "osD^vPX*<>hp"
+MARKERS = "osD^vPX*<>hpd"
+FIXED = ("CAELMIPS", "AELMIPS", "IPS", "NetworkDM", "LoggedMean", "SNIPS", "DM", "DR", "SNDR", "MIPS", "CAEL", "Auto")
 DASHES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
 SHOWN = {"CAELMIPS": "CAEL-MIPS", "AELMIPS": "AEL-MIPS", "NetworkDM": "DM (network)", "DM": "DM (ridge)"}
 WORDS = {"bias": "|bias|", "variance": "variance", "mse": "MSE"}
@@ -58,8 +59,11 @@ def shown(name: str) -> str:
 
 
 def _style(table: Table, name: str) -> dict[str, Any]:
-    """Colour and marker of an estimator: the same in every panel of a spec."""
-    at = list(table.spec.estimators).index(name)
+    """Colour and marker of an estimator: the same in every figure, or, for names of a spec's own, in all of its own."""
+    others = [each for each in table.spec.estimators if each not in FIXED]
+    free = [i for i, each in enumerate(FIXED) if each not in table.spec.estimators]
+    free += range(len(FIXED), len(FIXED) + len(others))
+    at = FIXED.index(name) if name in FIXED else free[others.index(name)]
     return {"color": COLOURS[at % len(COLOURS)], "marker": MARKERS[at % len(MARKERS)]}
 
 
