@@ -47,7 +47,7 @@ def test_a_folder_of_the_full_data_set_is_read(folder):
     log = open_bandit("random", folder=folder)
     assert len(log) == 12 and log.n_items == 3 and log.clicks.sum() == 1
     np.testing.assert_array_equal(log.actions, [(i % 2) * 3 + i % 3 for i in range(12)])
-    np.testing.assert_array_equal(log.item_features[:, 0], ["a", "b", "a"])  # in the order of the item numbers
+    np.testing.assert_array_equal(log.item_features[:, 0], [0, 1, 0])  # a, b, a in the order of the item numbers
     assert dummies(log.users).shape == (12, 1 + 0 + 2 + 0)
     world = OpenBanditWorld(folder=str(folder))
     assert world.n_actions == 9 and world.value(world.target) == pytest.approx(0.4)
@@ -61,13 +61,25 @@ def test_files_that_are_wrong_are_told(folder):
     with pytest.raises(cael.InputError, match=r"no .*men\.csv"):
         open_bandit("random", "men", folder=folder)
     with pytest.raises(cael.InputError, match="no column 'price'"):
-        read_columns(folder / "random/all/all.csv", ("price",))
+        read_columns(folder / "random/all/all.csv", ("price",), ())
+    with pytest.raises(cael.InputError, match="expected numbers"):
+        read_columns(folder / "random/all/all.csv", ("user_feature_0",), ())
     with (folder / "random/all/all.csv").open("a") as file:
         file.write("13,t,1\n")
     with pytest.raises(cael.InputError, match="line 14: expected 11 columns, got 3"):
         open_bandit("random", folder=folder)
     with pytest.raises(cael.InputError, match="policy must be one of"):
         open_bandit("best", folder=folder)
+
+
+def test_long_files_are_read_in_chunks_to_the_same_columns(folder, monkeypatch):
+    """Words get their rank among the sorted words, whatever chunk first has them."""
+    whole = open_bandit("random", folder=folder)
+    monkeypatch.setattr("cael.datasets.obd.CHUNK", 5)
+    parts = open_bandit("random", folder=folder)
+    for name in ("items", "positions", "clicks", "propensities", "users"):
+        np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))
+    np.testing.assert_array_equal(whole.users[:, 2], [i % 3 for i in range(12)])
 
 
 def test_flattening_is_in_the_order_of_the_actions():

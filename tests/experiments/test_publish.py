@@ -35,7 +35,7 @@ def test_a_finished_run_is_taken_over_and_told(runs, tmp_path):
     text = publish.page(results)
     names = {path.name for path in (results / "logging").iterdir()}
     assert names == {"trials.csv.gz", "manifest.json", "summary.csv", "figure.svg", "figure-full.svg"}
-    assert "| **" in text and text.count(publish.NOT_RUN) == 34 and "`cael reproduce logging`" in text
+    assert "| **" in text and text.count(publish.NOT_RUN) == 35 and "`cael reproduce logging`" in text
     assert text == publish.page(results, draw=False)
 
 

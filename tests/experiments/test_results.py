@@ -146,6 +146,8 @@ def test_shares_of_runs():
     assert verdict(table, "share", estimator="SNIPS", below=0.1, relation="never") == FAILS
     assert verdict(table, "share", estimator="SNIPS", below=0.1, relation="about", share=1.0) == HOLDS
     assert verdict(table, "share", estimator="SNIPS", below=0.1, relation="about", share=0.4) == FAILS
+    assert verdict(table, "most_runs", estimator="SNIPS", others=["IPS", "DM"]) == HOLDS
+    assert verdict(table, "most_runs", estimator="IPS", others=["SNIPS", "DM"]) == FAILS
 
 
 def test_a_wilson_interval_agrees_with_scipy():
@@ -163,7 +165,7 @@ def test_few_runs_tell_nothing():
 
 def test_every_claim_belongs_to_a_spec_and_can_be_judged():
     found = load_claims()
-    assert len({claim.id for claim in found}) == len(found) == 37
+    assert len({claim.id for claim in found}) == len(found) == 38
     covered = {"bias-variance-mse", "samples", "actions", "logging", "epsilon", "noise", "open-bandit"}
     assert {claim.spec for claim in found} == covered <= set(NAMES)
     for name in covered:

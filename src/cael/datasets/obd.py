@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import final
 
@@ -16,10 +17,10 @@ from cael.datasets.fetch import OPEN_BANDIT, fetch
 from cael.errors import InputError, choose
 
 POSITIONS = 3
-COLUMNS = (
-    "timestamp", "item_id", "position", "click", "propensity_score",
-    "user_feature_0", "user_feature_1", "user_feature_2", "user_feature_3",
-)  # fmt: skip
+NUMBERS = ("item_id", "position", "click", "propensity_score")
+USERS = ("user_feature_0", "user_feature_1", "user_feature_2", "user_feature_3")
+CHUNK = 200_000
+"""Lines that are held as text at once."""
 
 
 @final
@@ -27,8 +28,8 @@ COLUMNS = (
 class OpenBanditLog:
     """One log of the data set, in order of time.
 
-    items, positions, clicks: (n,). propensities: (n,), of the item given the position. users: (n, 4) hashed features.
-    item_features: (n_items, 3) hashed features. n_items: 80 for the campaign "all".
+    items, positions, clicks: (n,). propensities: (n,), of the item given the position. users: (n, 4) categories.
+    item_features: (n_items, 3) categories. n_items: 80 for the campaign "all".
     """
 
     items: Ints
@@ -61,44 +62,69 @@ def open_bandit(policy: str, campaign: str = "all", folder: Path | None = None) 
             raise InputError(
                 f"there is no {path}: the folder must hold {campaign}.csv and item_context.csv in {policy}/{campaign}."
             )
-    rows = read_columns(here / f"{campaign}.csv", COLUMNS)
-    items = read_columns(here / "item_context.csv", ("item_id", "item_feature_1", "item_feature_2", "item_feature_3"))
-    order = np.argsort(items["item_id"].astype(np.intp))
+    rows = read_columns(here / f"{campaign}.csv", NUMBERS, USERS)
+    items = read_columns(
+        here / "item_context.csv", ("item_id",), ("item_feature_1", "item_feature_2", "item_feature_3")
+    )
+    order = np.argsort(items["item_id"])
     positions = rows["position"].astype(np.intp)
-    if positions.min() < 1 or positions.max() > POSITIONS:
-        raise InputError(f"{here}: positions must be 1, 2, 3; got {positions.min()}..{positions.max()}.")
+    if len(positions) < 2 or positions.min() < 1 or positions.max() > POSITIONS:
+        raise InputError(f"{here}: expected at least 2 rows with positions 1, 2, 3; got {np.unique(positions)[:5]}.")
     return OpenBanditLog(
         items=rows["item_id"].astype(np.intp),
         positions=positions - 1,
-        clicks=rows["click"].astype(np.float64),
-        propensities=rows["propensity_score"].astype(np.float64),
-        users=np.stack([rows[f"user_feature_{i}"] for i in range(4)], axis=1),
+        clicks=rows["click"],
+        propensities=rows["propensity_score"],
+        users=np.stack([rows[name] for name in USERS], axis=1),
         item_features=np.stack([items[f"item_feature_{i}"] for i in (1, 2, 3)], axis=1)[order],
         n_items=len(order),
     )
 
 
-def read_columns(path: Path, wanted: tuple[str, ...]) -> dict[str, Array]:
-    """Some columns of a CSV file without quotes, as text; lines are split only as far as needed."""
+def read_columns(path: Path, numbers: tuple[str, ...], words: tuple[str, ...]) -> dict[str, Array]:
+    """Some columns of a CSV file without quotes: numbers as float64, words as their rank among the sorted words.
+
+    Lines are split only as far as needed and packed every CHUNK lines, so that the full data set's 12 million fit.
+    """
+    wanted = (*numbers, *words)
     with path.open(encoding="utf-8") as file:
         header = file.readline().rstrip("\n").split(",")
         missing = [name for name in wanted if name not in header]
         if missing:
             raise InputError(f"{path} has no column {missing[0]!r}; it has {', '.join(header[:12])}, ...")
         at = [header.index(name) for name in wanted]
-        last = max(at) + 1
-        columns: list[list[str]] = [[] for _ in wanted]
-        for number, line in enumerate(file, start=2):
-            parts = line.rstrip("\n").split(",", last)
-            if len(parts) < last:
-                raise InputError(f"{path}, line {number}: expected {len(header)} columns, got {len(parts)}.")
-            for column, index in zip(columns, at, strict=True):
-                column.append(parts[index])
-    return {name: np.array(column) for name, column in zip(wanted, columns, strict=True)}
+        last, number = max(at) + 1, 2
+        codes: dict[str, dict[str, int]] = {name: {} for name in words}
+        packed: dict[str, list[Array]] = {name: [] for name in wanted}
+        while lines := list(islice(file, CHUNK)):
+            rows = [line.rstrip("\n").split(",", last) for line in lines]
+            short = next((i for i, row in enumerate(rows) if len(row) < last), None)
+            if short is not None:
+                found = len(rows[short])
+                raise InputError(f"{path}, line {number + short}: expected {len(header)} columns, got {found}.")
+            for name, index in zip(wanted, at, strict=True):
+                column = [row[index] for row in rows]
+                packed[name].append(_packed(column, codes.get(name), f"{path}, lines from {number}, {name}"))
+            number += len(rows)
+    joined = {name: np.concatenate(parts) if parts else np.empty(0) for name, parts in packed.items()}
+    for name in words:
+        rank = np.argsort(np.argsort(list(codes[name])))
+        joined[name] = rank[joined[name].astype(np.intp)] if len(rank) else joined[name]
+    return joined
+
+
+def _packed(column: list[str], codes: dict[str, int] | None, where: str) -> Array:
+    """Numbers, or numbers that stand for words in the order in which they were first seen."""
+    if codes is not None:
+        return np.array([codes.setdefault(word, len(codes)) for word in column], dtype=np.int32)
+    try:
+        return np.array(column, dtype=np.float64)
+    except ValueError as error:
+        raise InputError(f"{where}: expected numbers; {error}.") from error
 
 
 def dummies(table: Array) -> Floats:
-    """Indicators of the categories of each column, all but the first: (n, c) text -> (n, d)."""
+    """Indicators of the categories of each column, all but the first: (n, c) -> (n, d)."""
     parts = []
     for column in table.T:
         values, codes = np.unique(column, return_inverse=True)

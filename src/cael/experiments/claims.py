@@ -264,7 +264,18 @@ def share(
         yield Check(text, 1 if low > share else -1 if high < share else 0, count / n - share)
 
 
+def most_runs(table: Table, estimator: str, others: list[str], share: float = 0.5) -> Iterator[Check]:
+    """In more than this share of the runs, the estimator errs less than each of the others."""
+    at = table.spec.cells[0].at
+    own = np.abs(table.errors(at, estimator))
+    for other in others:
+        n, count = len(own), int((own < np.abs(table.errors(at, other))).sum())
+        low, high = wilson(count, n)
+        text = f"nearer than {other} in {count} of {n} runs ({count / n:.0%} [{low:.0%}, {high:.0%}])"
+        yield Check(text, 1 if low > share else -1 if high < share else 0, count / n - share)
+
+
 TESTS: dict[str, Callable[..., Iterator[Check]]] = {
     "order": smaller_than, "chain": chain, "trend": trend, "falls": falls, "rate": rate, "similar": similar,
-    "small_price": small_price, "dominated": dominated, "share": share,
+    "small_price": small_price, "dominated": dominated, "share": share, "most_runs": most_runs,
 }  # fmt: skip

@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -166,14 +167,16 @@ def _cluster(where: Where) -> Iterator[int]:
         with Client(where.dask), joblib.parallel_config(backend="dask"):
             yield -1
         return
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    main = threading.current_thread() is threading.main_thread()  # only there can a signal be caught
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143)) if main else None
     try:
         yield where.jobs
     finally:
         from joblib.externals.loky import get_reusable_executor
 
         get_reusable_executor().shutdown(wait=False, kill_workers=True)
-        signal.signal(signal.SIGTERM, before)
+        if main:
+            signal.signal(signal.SIGTERM, before)
 
 
 def reproduce(
