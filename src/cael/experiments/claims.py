@@ -1,7 +1,7 @@
 """The paper's empirical sentences as data, each with the statistic that tests it, and a verdict that is computed.
 
 A claim is a set of checks. A check is a number that must be positive, with a 95% interval from the bootstrap over runs
-(paired, since all estimators see the same logs) or a binomial one: it is supported if the interval lies above 0,
+(paired: estimators see the same logs, and cells share their seeds) or a binomial one: it is supported if the interval lies above 0,
 refuted if below, else open. A claim holds if all its checks are supported and does not hold if any is refuted; a claim
 that something is "generally" so goes by the majority.
 """
@@ -151,8 +151,6 @@ def _compare(
     else:
         text = f"{statistic} of {top[1]} {a:.3g} to {bottom[1]} {b:.3g}{_place(table, top[0])}"
     above, below = table.bootstrap(*top, statistic), table.bootstrap(*bottom, statistic)
-    if top[0] != bottom[0]:
-        below = below[::-1]  # other cells have other logs: not paired
     return _ratio(text, above, below, low, high, a / b if b else math.inf)
 
 
