@@ -1,9 +1,9 @@
 """The paper's empirical sentences as data, each with the statistic that tests it, and a verdict that is computed.
 
 A claim is a set of checks. A check is a number that must be positive, with a 95% interval from the bootstrap over runs
-(paired: estimators see the same logs, and cells share their seeds) or a binomial one: it is supported if the interval lies above 0,
-refuted if below, else open. A claim holds if all its checks are supported and does not hold if any is refuted; a claim
-that something is "generally" so goes by the majority.
+(paired: estimators see the same logs, and cells share their seeds) or a binomial one. It is supported if the interval
+lies above 0, refuted if below, else open. A claim holds if all its checks are supported and does not hold if any is
+refuted; a claim that something is "generally" so goes by the majority.
 """
 
 from __future__ import annotations
