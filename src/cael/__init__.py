@@ -2,6 +2,7 @@
 
 from cael import codes, testing, worlds
 from cael._version import __version__
+from cael.comparison import Comparison, compare
 from cael.diagnostics import Candidate, Diagnostics, EmbeddingFacts, TrainingFacts
 from cael.embedding import (
     AELMIPS,
@@ -33,14 +34,16 @@ from cael.estimators import (
     SubGaussianIPS,
     SwitchDR,
 )
-from cael.evaluation import Comparison, Evaluation, compare, evaluate
+from cael.evaluation import Evaluation, evaluate
 from cael.inference import Interval
 from cael.log import Batch, LoggedData
 from cael.outcomes import Boosting, FittedOutcome, FixedOutcome, Logistic, OutcomeModel, Ridge, SklearnOutcome
+from cael.overlap import Overlap
 from cael.policy import FromModel, LoggedOnly, Mixture, Policy, Tabular, Uniform
 from cael.problem import Problem
 from cael.scored import EpsilonGreedy, Softmax
 from cael.sparse import TopK
+from cael.verdict import Check, Thresholds, Verdict
 
 __all__ = [
     "AELMIPS",
@@ -59,6 +62,7 @@ __all__ = [
     "Boosting",
     "CaelError",
     "Candidate",
+    "Check",
     "Comparison",
     "DRos",
     "Diagnostics",
@@ -85,6 +89,7 @@ __all__ = [
     "NetworkSettings",
     "Objective",
     "OutcomeModel",
+    "Overlap",
     "Policy",
     "PolicyError",
     "Problem",
@@ -97,10 +102,12 @@ __all__ = [
     "SupportError",
     "SwitchDR",
     "Tabular",
+    "Thresholds",
     "TopK",
     "Training",
     "TrainingFacts",
     "Uniform",
+    "Verdict",
     "__version__",
     "codes",
     "compare",

@@ -1,10 +1,10 @@
-"""evaluate and compare: the default panel of estimates for one policy, and paired contrasts for several."""
+"""evaluate: the panel of estimates of one policy, side by side, with the verdict on them."""
 
 from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cael import inference
-from cael.errors import CaelError, InputError, LogError, NeedsError, choose
+from cael._version import __version__
+from cael.errors import CaelError, InputError, LogError, NeedsError, SupportError, choose
 from cael.estimate import Estimate
 from cael.estimators import (
     DM,
@@ -30,9 +31,13 @@ from cael.estimators import (
     SwitchDR,
 )
 from cael.inference import Interval
+from cael.judging import choose_headline, judge
 from cael.log import LoggedData
-from cael.policy import Policy, as_policy
+from cael.overlap import Overlap, overlap_of
+from cael.policy import Policy
 from cael.problem import Problem
+from cael.survey import Survey, survey
+from cael.verdict import Thresholds, Verdict
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -54,14 +59,43 @@ class Evaluation:
     """The estimates of one policy's value, side by side.
 
     estimates: in the order of the panel. skipped: (estimator, reason) for those of the panel that this log or policy
-    does not allow. log, policy: in words.
+    does not allow. log, policy: in words. headline: the name of the estimate that `best`, `lift` and `verdict` are
+    about. overlap: where the weight of the policy lies in the log (None: there are no weights).
     """
 
     estimates: tuple[Estimate, ...]
     skipped: tuple[tuple[str, str], ...]
     log: str
     policy: str
+    headline: str
+    verdict: Verdict
+    overlap: Overlap | None = None
     level: float = 0.95
+
+    @property
+    def best(self) -> Estimate:
+        """The estimate that the verdict is about."""
+        return self[self.headline]
+
+    @property
+    def baseline(self) -> Estimate:
+        """The value of the logging policy: the mean logged reward."""
+        return self["LoggedMean"]
+
+    @property
+    def lift(self) -> Estimate:
+        """The best estimate minus the mean logged reward, paired row by row."""
+        return self.best - self.baseline
+
+    @property
+    def direction(self) -> str:
+        """Whether the interval of the lift lies above 0 ("better"), below ("worse"), or holds it."""
+        return direction(self.lift.interval(self.level))
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the log."""
+        return self.best.fingerprint
 
     def __iter__(self) -> Iterator[Estimate]:
         return iter(self.estimates)
@@ -80,9 +114,16 @@ class Evaluation:
     def to_dict(self) -> dict[str, Any]:
         """Plain types, ready for JSON."""
         return {
+            "version": __version__,
             "log": self.log,
+            "fingerprint": self.fingerprint,
             "policy": self.policy,
             "level": self.level,
+            "headline": self.headline,
+            "verdict": self.verdict.to_dict(),
+            "lift": lift_dict(self.lift, self.baseline, self.lift.interval(self.level)),
+            "direction": self.direction,
+            "overlap": None if self.overlap is None else self.overlap.to_dict(),
             "estimates": [each.to_dict(self.level) for each in self.estimates],
             "skipped": [{"estimator": name, "reason": reason} for name, reason in self.skipped],
         }
@@ -128,6 +169,7 @@ class Evaluation:
         if not wide:
             del table.columns[-1]
         yield table
+        yield self.verdict
         for doubt in self.doubts():
             yield Text(f"! {doubt}", style="yellow")
 
@@ -141,9 +183,25 @@ class Evaluation:
         head = ("estimator", "value", "std. error", f"{self.level:.0%} interval", "eff. n", "max weight")
         notes = "".join(f"<li>{html.escape(doubt)}</li>" for doubt in self.doubts())
         return (
-            f"<table><caption>{html.escape(self.policy)} on {html.escape(self.log)}</caption>"
+            self.verdict._repr_html_()
+            + f"<table><caption>{html.escape(self.policy)} on {html.escape(self.log)}</caption>"
             f"{html_rows(head, self.rows())}</table><ul>{notes}</ul>"
         )
+
+
+def direction(interval: Interval) -> str:
+    """Whether an interval of a lift lies above 0 ("better"), below ("worse"), or holds it ("no difference shown")."""
+    return "better" if interval.low > 0 else "worse" if interval.high < 0 else "no difference shown"
+
+
+def lift_dict(lift: Estimate, baseline: Estimate, interval: Interval) -> dict[str, Any]:
+    """A lift as plain types; relative: as a share of the baseline (None where that is 0)."""
+    return {
+        "value": lift.value,
+        "stderr": lift.stderr,
+        "interval": {"low": interval.low, "high": interval.high, "level": interval.level, "method": interval.method},
+        "relative": lift.value / abs(baseline.value) if baseline.value else None,
+    }
 
 
 def _number(value: float | None, spec: str) -> str:
@@ -191,12 +249,17 @@ def evaluate(
     estimators: Sequence[Estimator] | Estimator | None = None,
     *,
     level: float = 0.95,
+    headline: str | Estimator | None = None,
+    thresholds: Thresholds | None = None,
 ) -> Evaluation:
     """What the policy would have earned per row of the log, by several estimators side by side.
 
     LoggedMean, IPS, SNIPS, DM, DR and SNDR are always computed; `estimators` are added to them (one of the same name
     takes the place of the default). Those of the default panel that the log or the policy does not allow are listed
     as skipped, with the reason; an estimator that was asked for and cannot be computed is an error.
+
+    headline: the estimate that the verdict is about, by name or as one of `estimators`; by default the first that
+    exists of SNDR, DR, SNIPS, BaselineIPS, IPS, DM. thresholds: where a doubt becomes a caution or a refusal.
     """
     refuse_constant_rewards(log)
     inference.check_level(level)
@@ -221,7 +284,21 @@ def evaluate(
             skipped.append((each.name, str(error)))
     if not any(each.estimator != "LoggedMean" for each in estimates):
         raise NeedsError("nothing can be said about this policy: " + " ".join(f"{n}: {why}" for n, why in skipped))
-    return Evaluation(tuple(estimates), tuple(skipped), repr(log), repr(problem.policy), level)
+    chosen = choose_headline(estimates, headline.name if isinstance(headline, Estimator) else headline)
+    found = survey(log, problem.policy)
+    return Evaluation(
+        tuple(estimates), tuple(skipped), repr(log), repr(problem.policy), chosen,
+        judge(log, found, estimates, chosen, level, thresholds), _overlap(problem, found), level,
+    )  # fmt: skip
+
+
+def _overlap(problem: Problem, found: Survey) -> Overlap | None:
+    if problem.log.propensities is None:
+        return None
+    try:
+        return overlap_of(problem.weights, found, problem.log.actions)
+    except SupportError:
+        return None
 
 
 def refuse_constant_rewards(log: LoggedData) -> None:
@@ -233,122 +310,3 @@ def refuse_constant_rewards(log: LoggedData) -> None:
             "that the reward column is the right one, or collect more rows. (A single estimator can still be run by "
             "its own estimate(log, policy).)"
         )
-
-
-@final
-@dataclass(frozen=True)
-class Compared:
-    """One policy of a comparison: its value, and its lift over the logging policy with a simultaneous interval."""
-
-    name: str
-    estimate: Estimate
-    lift: Estimate
-    interval: Interval
-
-    @property
-    def verdict(self) -> str:
-        """Whether the interval of the lift lies above 0, below 0, or holds it."""
-        return "better" if self.interval.low > 0 else "worse" if self.interval.high < 0 else "no difference shown"
-
-
-@final
-@dataclass(frozen=True, eq=False, repr=False)
-class Comparison:
-    """Several policies against the logging policy, best first; the intervals hold all together at `level`."""
-
-    rows: tuple[Compared, ...]
-    baseline: Estimate
-    level: float
-    factor: float
-
-    def __iter__(self) -> Iterator[Compared]:
-        return iter(self.rows)
-
-    def __getitem__(self, name: str) -> Compared:
-        for row in self.rows:
-            if row.name == name:
-                return row
-        raise KeyError(f"no policy named {name!r}; there are: {', '.join(row.name for row in self.rows)}")
-
-    def __repr__(self) -> str:
-        told = "; ".join(f"{row.name}: {row.lift.value:+.5g} {row.interval} {row.verdict}" for row in self.rows)
-        return f"Comparison(baseline {self.baseline.value:.5g}; {told})"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain types, ready for JSON."""
-        return {
-            "baseline": self.baseline.to_dict(),
-            "level": self.level,
-            "simultaneous_factor": self.factor,
-            "policies": [
-                {
-                    "name": row.name,
-                    "estimate": row.estimate.to_dict(),
-                    "lift": row.lift.value,
-                    "lift_stderr": row.lift.stderr,
-                    "interval": {"low": row.interval.low, "high": row.interval.high},
-                    "verdict": row.verdict,
-                }
-                for row in self.rows
-            ],
-        }
-
-    def table(self) -> list[tuple[str, ...]]:
-        """What the printed forms show: name, value, lift, interval of the lift, verdict."""
-        return [
-            (
-                row.name,
-                f"{row.estimate.value:.5g}",
-                f"{row.lift.value:+.5g}",
-                f"[{row.interval.low:+.5g}, {row.interval.high:+.5g}]",
-                row.verdict,
-            )
-            for row in self.rows
-        ]
-
-    def __rich__(self) -> Any:
-        from rich.table import Table
-
-        title = f"logging policy: {self.baseline.value:.5g} ± {self.baseline.stderr:.2g}"
-        table = Table(title=title, caption=f"intervals of the lift hold together at {self.level:.0%}")
-        for name in ("policy", "value", "lift", "interval of the lift", ""):
-            table.add_column(name, no_wrap=True)
-        colours = {"better": "green", "worse": "red"}
-        for row, shown in zip(self.rows, self.table(), strict=True):
-            table.add_row(*shown, style=colours.get(row.verdict))
-        return table
-
-    def _repr_html_(self) -> str:
-        head = ("policy", "value", "lift", f"interval, simultaneous {self.level:.0%}", "")
-        return f"<table>{html_rows(head, self.table())}</table>"
-
-
-def compare(
-    log: LoggedData,
-    policies: Mapping[str, Policy | ArrayLike] | Sequence[Policy],
-    estimator: Estimator | None = None,
-    *,
-    level: float = 0.95,
-    seed: int = 0,
-) -> Comparison:
-    """Which of these policies beats the logging policy, and by how much?
-
-    Each policy's estimate (by `estimator`, SNDR if None) is contrasted, row by row, with the mean logged reward, which
-    is the value of the logging policy; a max-t multiplier bootstrap makes the intervals hold for all policies at once.
-    """
-    refuse_constant_rewards(log)
-    named = policies if isinstance(policies, Mapping) else {f"{i}: {as_policy(p)!r}": p for i, p in enumerate(policies)}
-    if not named:
-        raise InputError("compare needs at least one policy.")
-    chosen = SNDR() if estimator is None else estimator
-    baseline = LoggedMean().estimate(log, as_policy(next(iter(named.values()))))
-    estimates = {name: chosen.estimate(log, policy) for name, policy in named.items()}
-    lifts = {name: each - baseline for name, each in estimates.items()}
-    factor = inference.max_t(np.stack([lift.units for lift in lifts.values()], axis=1), level, seed=seed)
-    rows = [Compared(name, estimates[name], lift, _within(lift, factor, level)) for name, lift in lifts.items()]
-    return Comparison(tuple(sorted(rows, key=lambda row: -row.estimate.value)), baseline, level, factor)
-
-
-def _within(lift: Estimate, factor: float, level: float) -> Interval:
-    half = factor * lift.stderr
-    return Interval(lift.value - half, lift.value + half, level, "simultaneous")

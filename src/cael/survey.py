@@ -1,0 +1,165 @@
+"""Survey: one pass over a log that counts, by action, what was logged and what the policies say should be there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from cael import inference
+from cael._types import Floats, Ints
+from cael.log import LoggedData
+from cael.policy import Policy, probabilities
+
+NORMAL_VARIANCE = 25.0
+"""From this variance on, a count is compared by a normal z with its own variance; below, by a binomial tail."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """What one pass over the rows finds; k actions, n rows.
+
+    logged: (k,) rows of each action. expected: (k,) sum over rows of the logging policy's probability, and variance:
+    (k,) of the count around it (both None where only the logged action's propensity is known). score: (n,)
+    log mu(a_i|x_i) + entropy of mu(.|x_i), which has mean zero if the logging policy is what it says. worst_sum: the
+    largest distance of a row's probabilities from one. target: (k,) the target's mean probability of each action.
+    """
+
+    logged: Floats
+    expected: Floats | None
+    variance: Floats | None
+    score: Floats | None
+    worst_sum: float | None
+    target: Floats | None
+
+
+def survey(log: LoggedData, target: Policy | None = None) -> Survey:
+    """Count in one pass; nothing of size n x k is kept."""
+    k = log.n_actions
+    logged = np.bincount(log.actions, minlength=k).astype(np.float64)
+    knows = log.logging is not None and log.logging.complete
+    wants = target is not None and target.complete
+    expected, variance, score, worst, mass = np.zeros(k), np.zeros(k), np.zeros(len(log)), 0.0, np.zeros(k)
+    at = 0
+    for batch in log.batches(width=k) if knows or wants else ():
+        if knows:
+            assert log.logging is not None
+            p = probabilities(log.logging, batch)
+            expected += p.sum(axis=0)
+            variance += (p * (1 - p)).sum(axis=0)
+            score[at : at + len(batch)] = _score(p, batch.actions)
+            worst = max(worst, float(np.abs(p.sum(axis=1) - 1).max()))
+        if wants:
+            assert target is not None
+            mass += probabilities(target, batch).sum(axis=0)
+        at += len(batch)
+    if knows:
+        variance *= _design_effect(log.clusters)
+    return Survey(
+        logged,
+        expected if knows else None,
+        variance if knows else None,
+        score if knows else None,
+        worst if knows else None,
+        mass / len(log) if wants else None,
+    )
+
+
+def _score(p: Floats, actions: Ints) -> Floats:
+    """log p(a_i) - sum_a p log p for probabilities p (b, k), shape (b,)."""
+    safe = np.log(np.maximum(p, 1e-300))
+    own = safe[np.arange(len(p)), actions]
+    return own - np.einsum("ij,ij->i", p, safe)
+
+
+def _design_effect(clusters: Ints | None) -> float:
+    """How much a count can vary more when the rows of a cluster may share their draw: at most sum of sizes^2 / n."""
+    if clusters is None:
+        return 1.0
+    sizes = np.unique(clusters, return_counts=True)[1].astype(np.float64)
+    return float((sizes**2).sum() / sizes.sum())
+
+
+def count_p_values(logged: Floats, expected: Floats, variance: Floats, n: int) -> Floats:
+    """Two-sided p-values (k,) of counts around their expectations."""
+    from scipy.special import bdtr, bdtrc, ndtr
+
+    z = np.divide(logged - expected, np.sqrt(variance), out=np.zeros_like(expected), where=variance > 0)
+    p = 2 * ndtr(-np.abs(z))
+    few = variance < NORMAL_VARIANCE
+    share = np.clip(expected[few] / n, 0.0, 1.0)
+    count = logged[few]
+    below = bdtr(count, n, share)
+    above = np.where(count > 0, bdtrc(count - 1, n, share), 1.0)
+    p[few] = np.minimum(1.0, 2 * np.minimum(below, above))
+    return p
+
+
+def inverse_means(log: LoggedData) -> tuple[Floats, Floats]:
+    """For each action the mean over rows of 1{a_i = a} / mu_i and its standard error, both (k,).
+
+    The mean is 1 for an action that the logging policy plays on every row, and less for one that it leaves out on some.
+    """
+    assert log.propensities is not None
+    n, k = len(log), log.n_actions
+    inverse = 1 / log.propensities
+    mean = np.bincount(log.actions, weights=inverse, minlength=k) / n
+    second = np.bincount(log.actions, weights=inverse**2, minlength=k) / n
+    return mean, np.sqrt(np.maximum(second - mean**2, 0.0) / (n - 1) * _design_effect(log.clusters))
+
+
+def holm(p: Floats) -> Floats:
+    """Holm's step-down adjusted p-values: the chance of even one false alarm among all stays below the level."""
+    order = np.argsort(p, kind="stable")
+    steps = np.maximum.accumulate((len(p) - np.arange(len(p))) * p[order])
+    adjusted = np.empty(len(p))
+    adjusted[order] = np.minimum(1.0, steps)
+    return adjusted
+
+
+def two_sided(z: float) -> float:
+    """The p-value of a normal z."""
+    from scipy.special import ndtr
+
+    return float(2 * ndtr(-abs(z)))
+
+
+def z_of_mean(values: Floats, clusters: Ints | None) -> tuple[float, float]:
+    """(mean, its z against 0) of per-row values (n,); z is 0 where they have no spread."""
+    mean = float(values.mean())
+    error = inference.stderr(inference.units(values, clusters))
+    return mean, mean / error if error > 0 else 0.0
+
+
+def time_order(log: LoggedData) -> Ints:
+    """Row numbers in the order of time: of the timestamps, or as they stand where there are none."""
+    return np.arange(len(log)) if log.timestamps is None else np.argsort(log.timestamps, kind="stable")
+
+
+def time_blocks(log: LoggedData, blocks: int) -> Ints:
+    """The block (0 .. blocks-1) of each row (n,); blocks follow each other in time and have equal sizes."""
+    place = np.empty(len(log), dtype=np.intp)
+    place[time_order(log)] = np.arange(len(log))
+    return place * blocks // len(log)
+
+
+def drift(values: Floats, block: Ints, clusters: Ints | None) -> tuple[float, float]:
+    """(last fifth minus the rest, p-value of a chi-square test that all blocks have one mean) of values (n,).
+
+    With clusters the variance of a block's mean is inflated by the design effect, as clusters may share their level.
+    """
+    from scipy.special import chdtrc
+
+    count = np.bincount(block).astype(np.float64)
+    mean = np.bincount(block, weights=values) / count
+    inside = values - mean[block]
+    variance = np.bincount(block, weights=inside**2) / (count - 1) / count * _design_effect(clusters)
+    if (variance <= 0).all():
+        return 0.0, 1.0 if np.allclose(mean, mean[0]) else 0.0
+    variance = np.maximum(variance, variance[variance > 0].min())
+    centre = float((mean / variance).sum() / (1 / variance).sum())
+    statistic = float(((mean - centre) ** 2 / variance).sum())
+    late = block >= np.ceil(0.8 * (block.max() + 1))
+    return float(values[late].mean() - values[~late].mean()), float(chdtrc(len(mean) - 1, statistic))
