@@ -11,13 +11,24 @@ from cael._types import Floats
 from cael.errors import CaelError
 from cael.estimate import Estimate
 from cael.log import LoggedData
-from cael.survey import Survey, count_p_values, drift, holm, inverse_means, time_blocks, two_sided, z_of_mean
+from cael.survey import (
+    Survey,
+    action_matters,
+    count_p_values,
+    drift,
+    holm,
+    inverse_means,
+    time_blocks,
+    two_sided,
+    z_of_mean,
+)
 from cael.verdict import Check, Thresholds, Verdict, verdict_of
 
 PREFERRED = ("SNDR", "DR", "SNIPS", "BaselineIPS", "IPS", "DM", "LoggedMean")
 CONSISTENT = ("IPS", "SNIPS", "DR", "SNDR")
 BLOCKS = 10
 LEAST_COUNT = 50
+UNRELATED = 0.01
 
 
 def choose_headline(estimates: Sequence[Estimate], asked: str | None) -> str:
@@ -52,6 +63,7 @@ def judge(
         disagreement(best, estimates, limits),
         frequencies(log, found, limits),
         surprise(log, found, limits),
+        column(log, found),
         drifting(log, best, level, limits),
         bias(best, level, limits),
     ]
@@ -210,6 +222,20 @@ def surprise(log: LoggedData, found: Survey, limits: Thresholds) -> Check | None
             "the rows were not drawn from it."
         )
     return Check("surprise", status, mean, told)
+
+
+def column(log: LoggedData, found: Survey) -> Check | None:
+    """Where only logged propensities are known: whether they have anything to do with the logged actions."""
+    p = None if found.score is not None else action_matters(log)
+    if p is None:
+        return None
+    if p <= UNRELATED:
+        return Check("propensity_column", "pass", p, "The propensities depend on the actions they belong to.")
+    told = (
+        f"Given the contexts, the propensities have nothing to do with the actions beside them (p = {p:.2f}): one of "
+        "the two columns may belong to other rows."
+    )
+    return Check("propensity_column", "warn", p, told)
 
 
 def drifting(log: LoggedData, best: Estimate, level: float, limits: Thresholds) -> Check:

@@ -15,6 +15,8 @@ from cael.policy import Policy, probabilities
 NORMAL_VARIANCE = 25.0
 """From this variance on, a count is compared by a normal z with its own variance; below, by a binomial tail."""
 
+LEAST_ROWS, MOST_CONTEXTS, HARDLY = 500, 50, 0.05
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -146,8 +148,9 @@ def time_blocks(log: LoggedData, blocks: int) -> Ints:
 
 
 def drift(values: Floats, block: Ints, clusters: Ints | None) -> tuple[float, float]:
-    """(last fifth minus the rest, p-value of a chi-square test that all blocks have one mean) of values (n,).
+    """(last fifth minus the rest, p-value) of values (n,) whose blocks follow each other in time.
 
+    Two tests, each at half the level: that all blocks have one mean (chi-square), and that they have no trend (normal).
     With clusters the variance of a block's mean is inflated by the design effect, as clusters may share their level.
     """
     from scipy.special import chdtrc
@@ -162,4 +165,36 @@ def drift(values: Floats, block: Ints, clusters: Ints | None) -> tuple[float, fl
     centre = float((mean / variance).sum() / (1 / variance).sum())
     statistic = float(((mean - centre) ** 2 / variance).sum())
     late = block >= np.ceil(0.8 * (block.max() + 1))
-    return float(values[late].mean() - values[~late].mean()), float(chdtrc(len(mean) - 1, statistic))
+    change = float(values[late].mean() - values[~late].mean())
+    time = np.arange(len(mean)) - (np.arange(len(mean)) / variance).sum() / (1 / variance).sum()
+    trend = float((time * mean / variance).sum() / np.sqrt((time**2 / variance).sum()))
+    return change, min(1.0, 2 * min(float(chdtrc(len(mean) - 1, statistic)), two_sided(trend)))
+
+
+def action_matters(log: LoggedData) -> float | None:
+    """p-value that the logged propensities do not depend on the logged action, given the contexts.
+
+    Propensities are probabilities of the action taken, so what contexts leave open in their logarithm must depend on
+    the action, alone or together with a context. The largest score statistic over actions and contexts, by Bonferroni.
+    None where there is nothing to test: no contexts, too few rows, or propensities that hardly vary.
+    """
+    n, k = len(log), log.n_actions
+    if log.propensities is None or log.contexts.shape[1] == 0 or n < LEAST_ROWS:
+        return None
+    x = log.contexts[:, :MOST_CONTEXTS]
+    spread = x.std(axis=0)
+    x = np.column_stack([np.ones(n), (x[:, spread > 0] - x[:, spread > 0].mean(axis=0)) / spread[spread > 0]])
+    logs = np.log(log.propensities)
+    if logs.std() < HARDLY:
+        return None
+    rest = logs - x @ np.linalg.lstsq(x, logs, rcond=None)[0]
+    count = np.bincount(log.actions, minlength=k)
+    largest, tests = 0.0, 0
+    for column in x.T:
+        score = rest * column
+        total = np.bincount(log.actions, weights=score, minlength=k)
+        square = np.bincount(log.actions, weights=score**2, minlength=k)
+        enough = (count >= 20) & (square > 0)
+        tests += int(enough.sum())
+        largest = max(largest, float((np.abs(total[enough]) / np.sqrt(square[enough])).max(initial=0.0)))
+    return min(1.0, tests * two_sided(largest)) if tests else None

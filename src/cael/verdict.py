@@ -128,8 +128,8 @@ class Thresholds:
     surprise: by how much the logged actions are less (or more) likely under the logging policy than it says of itself,
         in nats. 0.005 is rounding; 0.05 is another policy.
     drift: change of the logged reward from the first four fifths of the log to the last, in half-widths of the
-        interval, where it is beyond chance. From 1 on, what holds for the whole log need not hold today. It never
-        refuses: the number is right for the period of the log.
+        interval, where it is beyond chance. From 0.5 on, an interval for the whole log misses today's value several
+        times as often as it says. It never refuses: the number is right for the period of the log.
     bias: the bound on the bias of the estimate, in half-widths of the interval, where the estimator knows one. Above 1
         the bias can be larger than the noise.
     p_value: below it a deviation counts as beyond chance; 0.001, as every log is checked for many things.
@@ -144,7 +144,7 @@ class Thresholds:
     disagreement: tuple[float, float] = (3.5, 6.0)
     misplaced: tuple[float, float] = (0.005, 0.05)
     surprise: tuple[float, float] = (0.005, 0.05)
-    drift: tuple[float, float] = (1.0, float("inf"))
+    drift: tuple[float, float] = (0.5, float("inf"))
     bias: tuple[float, float] = (1.0, 5.0)
     p_value: float = 0.001
 
