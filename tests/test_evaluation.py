@@ -134,7 +134,7 @@ def test_compare(log, policy):
     assert row.lift.value == paired.value
     assert row.lift.stderr == paired.stderr
     assert row.interval.width > paired.interval().width
-    assert found["same"].verdict == "no difference shown"
+    assert found["same"].direction == "no difference shown"
     assert {"baseline", "level", "simultaneous_factor", "policies"} == set(json.loads(json.dumps(found.to_dict())))
     assert "target" in printed(found)
     assert "Comparison(" in repr(found)

@@ -2,6 +2,9 @@
 
 from cael import codes, testing, worlds
 from cael._version import __version__
+from cael.audit_checks import Frequency, Period
+from cael.auditing import Audit, audit
+from cael.calibration import Calibration, CalibrationRow, calibrate
 from cael.comparison import Comparison, compare
 from cael.diagnostics import Candidate, Diagnostics, EmbeddingFacts, TrainingFacts
 from cael.embedding import (
@@ -39,9 +42,11 @@ from cael.inference import Interval
 from cael.log import Batch, LoggedData
 from cael.outcomes import Boosting, FittedOutcome, FixedOutcome, Logistic, OutcomeModel, Ridge, SklearnOutcome
 from cael.overlap import Overlap
+from cael.planning import Plan, PlanOption, plan
 from cael.policy import FromModel, LoggedOnly, Mixture, Policy, Tabular, Uniform
 from cael.problem import Problem
 from cael.scored import EpsilonGreedy, Softmax
+from cael.segmentation import Segment, Segments, segments
 from cael.sparse import TopK
 from cael.verdict import Check, Thresholds, Verdict
 
@@ -56,11 +61,14 @@ __all__ = [
     "SLOPE",
     "SNDR",
     "SNIPS",
+    "Audit",
     "Auto",
     "BaselineIPS",
     "Batch",
     "Boosting",
     "CaelError",
+    "Calibration",
+    "CalibrationRow",
     "Candidate",
     "Check",
     "Comparison",
@@ -73,6 +81,7 @@ __all__ = [
     "Evaluation",
     "FittedOutcome",
     "FixedOutcome",
+    "Frequency",
     "FromModel",
     "Growth",
     "InputError",
@@ -90,11 +99,16 @@ __all__ = [
     "Objective",
     "OutcomeModel",
     "Overlap",
+    "Period",
+    "Plan",
+    "PlanOption",
     "Policy",
     "PolicyError",
     "Problem",
     "Ridge",
     "ScoreRange",
+    "Segment",
+    "Segments",
     "SklearnOutcome",
     "Softmax",
     "SubGaussianDR",
@@ -109,9 +123,13 @@ __all__ = [
     "Uniform",
     "Verdict",
     "__version__",
+    "audit",
+    "calibrate",
     "codes",
     "compare",
     "evaluate",
+    "plan",
+    "segments",
     "testing",
     "worlds",
 ]

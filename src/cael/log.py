@@ -272,6 +272,18 @@ class LoggedData:
             part._fill(**{name: None if array is None else frozen(array[index])})
         return part
 
+    def replanted(self, actions: ArrayLike, rewards: ArrayLike, propensities: ArrayLike) -> LoggedData:
+        """These rows, with other actions, rewards and propensities; row-aligned policies stay aligned."""
+        n, part = len(self), object.__new__(LoggedData)
+        part._fill(**{name: getattr(self, name) for name in LoggedData.__annotations__})
+        part._fill(
+            actions=frozen(checks.actions_of(actions, n)),
+            rewards=frozen(checks.vector("rewards", rewards, n)),
+            propensities=frozen(checks.propensities_of(propensities, n)),
+        )
+        checks.count_actions(self.n_actions, part.actions, None, None)
+        return part
+
     def folds(self, k: int, seed: int = 0) -> tuple[Ints, ...]:
         """A random split of the row numbers into k folds; rows of one cluster stay together."""
         positive_int("folds", k, least=2)

@@ -3,9 +3,9 @@
     python -m cael.experiments.verdicts run  --out docs/results/verdicts.json --trials 100     (make verdicts)
     python -m cael.experiments.verdicts page --out docs/results
 
-Trial t of a world is the log of seed 1000 + t, broken with the random numbers of that seed; the thresholds were set while
-looking at seeds below 1000. Every evaluation is that of
-`cael.evaluate` with its defaults; the interval is the 95% interval of its headline estimate.
+Trial t of a world is the log of seed 1000 + t, broken with the random numbers of that seed; the thresholds were set
+while looking at seeds below 1000. Every evaluation is that of `cael.evaluate` with its defaults; the
+interval is the 95% interval of its headline estimate.
 """
 
 from __future__ import annotations
