@@ -60,8 +60,8 @@ class Calibration:
     """Estimators ranked on this log's own contexts, actions and propensities, the smallest error first.
 
     rows: one per estimator. kinds: of planted rewards. repeats: for each kind. n: rows of each planted log. level: of
-    the intervals. redrawn: whether actions were drawn anew from the logging policy; where it is not known, the logged ones
-    were kept and only rewards were planted.
+    the intervals. redrawn: whether actions were drawn anew from the logging policy; where it is not known, the logged
+    ones were kept and only rewards were planted.
     """
 
     rows: tuple[CalibrationRow, ...]

@@ -253,11 +253,11 @@ def _codes(log: LoggedData, labels: ArrayLike | None, windows: int | None) -> tu
 def _window_name(log: LoggedData, at: Array, number: int) -> str:
     if log.timestamps is None:
         rows = np.flatnonzero(at)
-        return f"{number + 1}: rows {rows[0]:,} to {rows[-1]:,}"
-    first, last = log.timestamps[at].min(), log.timestamps[at].max()
+        return f"{number + 1}: from row {rows[0]:,}"
+    first = log.timestamps[at].min()
     if log.timestamps.dtype.kind == "M":
-        return f"{number + 1}: {str(first)[:16]} to {str(last)[:16]}"
-    return f"{number + 1}: {first:g} to {last:g}"
+        return f"{number + 1}: from {str(first)[:16].replace('T', ' ')}"
+    return f"{number + 1}: from {first:g}"
 
 
 def cochran(values: Floats, errors: Floats) -> tuple[float, float]:

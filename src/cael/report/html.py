@@ -1,0 +1,73 @@
+"""The page: one template, filled with a view and its pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cael.auditing import Audit
+from cael.calibration import Calibration
+from cael.comparison import Comparison
+from cael.errors import InputError
+from cael.evaluation import Evaluation
+from cael.planning import Plan
+from cael.report import figures
+from cael.report.view import view
+from cael.segmentation import Segments
+
+TEMPLATE = Path(__file__).with_name("page.html.j2")
+
+
+def render(
+    evaluation: Evaluation | None = None,
+    *,
+    comparison: Comparison | None = None,
+    audit: Audit | None = None,
+    segments: Segments | None = None,
+    windows: Segments | None = None,
+    plan: Plan | None = None,
+    calibration: Calibration | None = None,
+    title: str = "Off-policy evaluation",
+    settings: Mapping[str, object] | None = None,
+    seed: int | None = None,
+) -> str:
+    """A report as one HTML page: no script, no request, the same bytes for the same results.
+
+    evaluation, comparison: at least one of the two; the verdict is that of the evaluation where both are given.
+    settings: what else shall stand in the table of settings, such as file names; every string is escaped. seed: of the run.
+    """
+    if evaluation is None and comparison is None:
+        raise InputError("a report needs an evaluation or a comparison: cael.evaluate(log, policy) makes one.")
+    figures.need_matplotlib()
+    both = [each for each in (segments, windows) if each is not None]
+    page = view(evaluation, comparison, audit, both, plan, calibration, title, settings or {}, seed)
+    pictures = {
+        "intervals": None if evaluation is None else figures.intervals(evaluation),
+        "lifts": None if comparison is None else figures.lifts(comparison),
+        "weights": None if evaluation is None or evaluation.overlap is None else figures.weights(evaluation.overlap),
+        "support": None if evaluation is None or evaluation.overlap is None else figures.support(evaluation.overlap),
+        "segments": [figures.segment_lifts(each, f"segments-{at}") for at, each in enumerate(both)],
+        "paths": [] if evaluation is None else figures.paths(evaluation),
+    }
+    return _template().render(page=page, pictures=pictures)
+
+
+def save(path: str | Path, evaluation: Evaluation | None = None, **parts: Any) -> Path:
+    """Write the page of `render`, which takes the same arguments, to a file."""
+    where = Path(path)
+    page = render(evaluation, **parts)
+    try:
+        where.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"the report could not be written to {where}: {error.strerror}.") from error
+    return where
+
+
+def _template() -> Any:
+    try:
+        from jinja2 import Environment, StrictUndefined
+    except ImportError:
+        raise InputError("a report needs matplotlib and jinja2: pip install 'cael[report]'.") from None
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(TEMPLATE.read_text(encoding="utf-8"))

@@ -1,0 +1,287 @@
+"""What a report says: numbers and words taken from results, ready for a template. No HTML here, and no drawing."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from cael._version import __version__
+from cael.auditing import Audit
+from cael.calibration import HEAD as CALIBRATION_HEAD
+from cael.calibration import Calibration
+from cael.comparison import Comparison
+from cael.evaluation import Evaluation
+from cael.planning import Plan
+from cael.report.figures import is_doubtful
+from cael.segmentation import Segments
+from cael.verdict import Check, Verdict, by_gravity
+
+MOST_ROWS = 60
+MOST_TEXT = 300
+MEANINGS = {
+    "ok": "The checks found nothing that speaks against the number.",
+    "caution": "The number may be used with the doubts below in mind.",
+    "refuse": "Do not decide on this number.",
+}
+TITLES = {
+    "evidence": "Evidence",
+    "effective_rows": "Enough rows",
+    "largest_share": "No row dominates",
+    "skewness": "Evenness",
+    "tail_index": "Extreme weights",
+    "mean_weight": "Mean weight",
+    "support": "Support",
+    "disagreement": "Agreement",
+    "frequencies": "Action frequencies",
+    "surprise": "Logging policy",
+    "propensity_column": "Propensity column",
+    "drift": "Drift",
+    "bias": "Bias",
+    "propensities": "Propensities",
+    "sums": "Sums",
+    "rounding": "Rounding",
+    "calibration": "Calibration",
+    "periods": "Over time",
+    "reward_drift": "Reward over time",
+    "action_drift": "Actions over time",
+    "duplicates": "Duplicates",
+    "rewards": "Rewards",
+}
+
+
+@final
+@dataclass(frozen=True)
+class Grid:
+    """A table: heads, rows of text, which columns are numbers, and a class for each row ("" for none)."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numeric: tuple[bool, ...]
+    classes: tuple[str, ...]
+    left_out: int = 0
+
+
+@final
+@dataclass(frozen=True)
+class View:
+    """Everything a page shows, apart from its pictures."""
+
+    title: str
+    level: str
+    meaning: str
+    headline: tuple[tuple[str, str, str], ...]
+    reasons: tuple[str, ...]
+    checks: tuple[tuple[str, str, str], ...]
+    estimates: Grid | None
+    notes: tuple[str, ...]
+    policies: Grid | None
+    weights: tuple[tuple[str, str], ...]
+    actions: Grid | None
+    segments: tuple[tuple[str, str, Grid], ...]
+    audit: tuple[tuple[str, str, str], ...]
+    audit_status: str
+    plan: tuple[tuple[str, ...], Grid] | None
+    calibration: tuple[str, Grid] | None
+    settings: tuple[tuple[str, str], ...]
+
+
+def short(text: object, most: int = MOST_TEXT) -> str:
+    """Text of at most so many characters; strings of the data must not decide the size of a page."""
+    told = str(text)
+    return told if len(told) <= most else told[: most - 1] + "…"
+
+
+def grid(
+    head: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,), classes: Sequence[str] = ()
+) -> Grid:
+    """A table of at most 60 rows; the columns named in `left` hold words, the others numbers."""
+    kept = tuple(tuple(short(cell, 80) for cell in row) for row in rows[:MOST_ROWS])
+    return Grid(
+        tuple(head), kept, tuple(at not in left for at in range(len(head))),
+        tuple(classes[:MOST_ROWS]) or ("",) * len(kept), max(0, len(rows) - MOST_ROWS),
+    )  # fmt: skip
+
+
+def view(
+    evaluation: Evaluation | None,
+    comparison: Comparison | None,
+    audit: Audit | None,
+    segments: Sequence[Segments],
+    plan: Plan | None,
+    calibration: Calibration | None,
+    title: str,
+    settings: Mapping[str, object],
+    seed: int | None,
+) -> View:
+    """The words of a report on these results; `evaluation` or `comparison` must be there."""
+    verdict = _verdict(evaluation, comparison)
+    checks = list(verdict.checks)
+    if calibration is not None and any(row.estimator == verdict.estimator for row in calibration):
+        checks.append(calibration.check(verdict.estimator))
+    level = _with(verdict.level, checks)
+    return View(
+        title=short(title, 120),
+        level=level,
+        meaning=MEANINGS[level],
+        headline=_headline(evaluation, comparison, level),
+        reasons=tuple(each.sentence for each in by_gravity(checks) if each.status in ("warn", "fail")),
+        checks=tuple(_check(each) for each in by_gravity(checks)),
+        estimates=None if evaluation is None else _estimates(evaluation),
+        notes=() if evaluation is None else tuple(short(each) for each in evaluation.doubts()),
+        policies=None if comparison is None else _policies(comparison),
+        weights=() if evaluation is None else _weights(evaluation),
+        actions=None if evaluation is None else _actions(evaluation),
+        segments=tuple((f"By {each.kind}", each.sentence(), _segments(each)) for each in segments),
+        audit=() if audit is None else tuple(_check(each) for each in by_gravity(audit.checks)),
+        audit_status="" if audit is None else audit.status,
+        plan=None if plan is None else (tuple(plan.sentences()), grid(*_plan(plan), left=(0,))),
+        calibration=None
+        if calibration is None
+        else (calibration.sentence(), grid(CALIBRATION_HEAD, calibration.table(), left=(0,))),
+        settings=_settings(evaluation, comparison, settings, seed),
+    )
+
+
+def _verdict(evaluation: Evaluation | None, comparison: Comparison | None) -> Verdict:
+    if evaluation is not None:
+        return evaluation.verdict
+    assert comparison is not None
+    return comparison.verdict
+
+
+def _with(level: str, checks: Sequence[Check]) -> str:
+    """The level of a verdict to which checks were added; it can only get worse."""
+    if any(each.status == "fail" for each in checks):
+        return "refuse"
+    return "caution" if level == "ok" and any(each.status == "warn" for each in checks) else level
+
+
+def _check(each: Check) -> tuple[str, str, str]:
+    return TITLES.get(each.name, each.name.replace("_", " ").capitalize()), each.status, each.sentence
+
+
+def number(value: float) -> str:
+    """Four digits, without an exponent where it can be helped."""
+    return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+
+
+def signed(value: float) -> str:
+    return f"{value:+,.4g}" if abs(value) < 1e4 else f"{value:+,.0f}"
+
+
+def _headline(
+    evaluation: Evaluation | None, comparison: Comparison | None, trust: str
+) -> tuple[tuple[str, str, str], ...]:
+    """(label, number, small print) for the top of the page; what is refused is not called better or worse."""
+    if evaluation is not None:
+        best, base, lift = evaluation.best, evaluation.baseline, evaluation.lift
+        inside, gain = best.interval(evaluation.level), lift.interval(evaluation.level)
+        lift_name, direction = "Lift over the old policy", evaluation.direction
+        name, level = best.estimator, evaluation.level
+    else:
+        assert comparison is not None
+        top = comparison.rows[0]
+        best, base, lift, gain = top.estimate, comparison.baseline, top.lift, top.interval
+        inside, direction, level = best.interval(comparison.level), top.direction, comparison.level
+        lift_name, name = f"Lift of {short(top.name, 40)}", short(top.name, 40)
+    direction = "not to be relied on" if trust == "refuse" else direction
+    relative = f" ({lift.value / abs(base.value):+.1%})" if base.value else ""
+    return (
+        ("Value of the new policy", number(best.value), f"{level:.0%} interval {number(inside.low)} to "
+         f"{number(inside.high)}; {name}"),
+        ("Value of the old policy", number(base.value), f"mean logged reward of {len(base.contributions):,} rows"),
+        (lift_name, signed(lift.value) + relative, f"{level:.0%} interval {signed(gain.low)} to {signed(gain.high)}: "
+         f"{direction}"),
+    )  # fmt: skip
+
+
+def _estimates(evaluation: Evaluation) -> Grid:
+    head = ("estimator", "value", "std. error", f"{evaluation.level:.0%} interval", "eff. rows", "max weight")
+    rows = [tuple(row) for row in evaluation.rows()]
+    greys = [is_doubtful(each) or evaluation.verdict.level == "refuse" for each in evaluation]
+    bold = ["headline" if row[0] == evaluation.headline else "" for row in rows]
+    classes = [f"{a} doubtful".strip() if grey else a for a, grey in zip(bold, greys, strict=True)]
+    skipped = [(name, "not computed", "", short(why, 70), "", "") for name, why in evaluation.skipped]
+    return grid(head, [*rows, *skipped], (0,), [*classes, *["doubtful"] * len(skipped)])
+
+
+def _policies(comparison: Comparison) -> Grid:
+    head = ("policy", "value", "lift", f"joint {comparison.level:.0%} interval", "direction", "verdict")
+    classes = [_row_class(row.direction, row.verdict.level) for row in comparison]
+    return grid(head, comparison.table(), (0, 4, 5), classes)
+
+
+def _row_class(direction: str, level: str) -> str:
+    if level == "refuse":
+        return "doubtful"
+    return {"better": "better", "worse": "worse"}.get(direction, "")
+
+
+def _weights(evaluation: Evaluation) -> tuple[tuple[str, str], ...]:
+    found = evaluation.overlap
+    if found is None:
+        return ()
+    rows = [
+        ("Rows", f"{found.n:,}"),
+        ("Worth after weighting", f"{found.effective_rows:,.0f} rows ({found.effective_rows / found.n:.1%})"),
+        ("Mean weight (should be 1)", f"{found.mean_weight:.3f}"),
+        ("Largest weight", number(found.max_weight)),
+        ("Rows with weight 0", f"{found.zero_share:.1%}"),
+        ("Weight on the heaviest row", f"{found.largest_share:.1%}"),
+        ("Weight on the heaviest 1% of rows", f"{found.top_share:.1%}"),
+        ("Actions without a row", f"{found.never_logged:,} of {found.n_actions:,}"),
+    ]
+    if found.never_logged_mass is not None:
+        rows.append(("Target probability of them", f"{found.never_logged_mass:.1%}"))
+    return tuple(rows)
+
+
+def _actions(evaluation: Evaluation) -> Grid | None:
+    found = evaluation.overlap
+    if found is None:
+        return None
+    rows = [
+        (
+            str(each.action),
+            f"{each.logged:,}",
+            "" if each.expected is None else f"{each.expected:,.0f}",
+            f"{each.logged / found.n:.1%}",
+            f"{each.target:.1%}",
+        )
+        for each in found.actions
+    ]
+    return grid(("action", "rows", "expected rows", "old share", "new share"), rows)
+
+
+def _segments(each: Segments) -> Grid:
+    from cael.segmentation import HEAD
+
+    head = (each.kind, *HEAD[1:6], "direction", "shrunk lift")
+    classes = [_row_class(row.direction, "ok") for row in each]
+    return grid(head, [row[:8] for row in each.table()], (0, 6), classes)
+
+
+def _plan(plan: Plan) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    return ("drawn uniformly", "rows needed", "cost per row"), plan.table()
+
+
+def _settings(
+    evaluation: Evaluation | None, comparison: Comparison | None, settings: Mapping[str, object], seed: int | None
+) -> tuple[tuple[str, str], ...]:
+    rows: list[tuple[str, Any]] = []
+    if evaluation is not None:
+        rows += [("log", evaluation.log), ("policy", evaluation.policy), ("headline estimator", evaluation.headline)]
+        rows += [("level", f"{evaluation.level:.0%}"), ("data hash (SHA-256)", evaluation.fingerprint)]
+    elif comparison is not None:
+        rows += [("level", f"{comparison.level:.0%}"), ("simultaneous factor", f"{comparison.factor:.3f}")]
+        rows += [("data hash (SHA-256)", comparison.baseline.fingerprint)]
+    rows += list(settings.items())
+    rows += [("seed", "the defaults of the estimators" if seed is None else seed), ("cael", __version__)]
+    rows += [("numpy", np.__version__), ("Python", ".".join(map(str, sys.version_info[:3])))]
+    rows += [("system", f"{platform.system()} {platform.machine()}")]
+    return tuple((short(name, 60), short(value)) for name, value in rows)
