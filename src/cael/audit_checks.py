@@ -298,22 +298,31 @@ def row_keys(columns: list[Array]) -> Array:
 
 
 def duplicates(log: LoggedData) -> Check:
-    """Rows that occur twice: suspicious where a context that comes again nearly always brings the whole row with it."""
+    """Rows that occur twice: more of them than contexts that come again and propensities explain."""
     context = [log.contexts[:, j] for j in range(log.contexts.shape[1])]
     if log.timestamps is not None:
         context.append(log.timestamps.view("i8") if log.timestamps.dtype.kind == "M" else log.timestamps)
     if not context:
-        return Check(
-            "duplicates", "unknown", None, "Without contexts or timestamps, repeated rows cannot be told apart."
-        )
-    n, whole = len(log), [*context, log.actions, log.rewards]
-    again, repeated = n - len(np.unique(row_keys(context))), n - len(np.unique(row_keys(whole)))
-    share = repeated / n
-    if share > 0.001 and repeated > 0.9 * again:
-        told = f"{repeated:,} rows ({share:.1%}) are exact copies of another row: the log may have been joined twice."
-        return Check("duplicates", "fail" if share > 0.05 else "warn", share, told)
-    told = f"{repeated:,} rows equal another one, no more than contexts that come again explain."
-    return Check("duplicates", "pass", share, told if repeated else "No row occurs twice.")
+        return Check("duplicates", "unknown", None, "Without contexts or timestamps, copied rows cannot be told apart.")
+    same, match, chance = repeats(row_keys(context), row_keys([*context, log.actions, log.rewards]), log.propensities)
+    share, excess = match / len(log), match - float(chance.sum())
+    if match and excess > 5 * math.sqrt(float((chance * (1 - chance)).sum())) and share > 0.001:
+        told = f"{match:,} rows ({share:.1%}) are exact copies of another row: the log may have been joined twice."
+        return Check("duplicates", "fail" if share > 0.05 and match > 0.9 * same else "warn", share, told)
+    told = f"{match:,} rows equal another one, no more than contexts that come again explain."
+    return Check("duplicates", "pass", share, told if match else "No row occurs twice.")
+
+
+def repeats(context: Array, whole: Array, propensities: Floats | None) -> tuple[int, int, Floats]:
+    """Of rows with the context of an earlier row: how many, how many equal it wholly, and each one's chance of that.
+
+    The chance that an action comes again is its propensity (0.5 where that is not known), and the reward lowers it.
+    """
+    order = np.argsort(context, kind="stable")
+    pair = context[order][1:] == context[order][:-1]
+    match = pair & (whole[order][1:] == whole[order][:-1])
+    chance = np.full(len(context), 0.5) if propensities is None else propensities
+    return int(pair.sum()), int(match.sum()), np.asarray(chance[order][1:][pair], dtype=np.float64)
 
 
 def support(log: LoggedData, found: Survey) -> Check:

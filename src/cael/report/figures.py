@@ -119,8 +119,8 @@ def intervals(evaluation: Evaluation) -> Picture:
         limits = _forest(ax, names, rows, colours, [(inside.low, inside.high)], bold=marked)
         place = "right" if base.value > (limits[0] + limits[1]) / 2 else "left"
         ax.annotate(
-            "old policy", (base.value, 1), xycoords=("data", "axes fraction"),
-            xytext=(-4 if place == "right" else 4, 2), textcoords="offset points", ha=place, va="bottom", color=FAINT, fontsize=9,
+            "old policy", (base.value, 1), xycoords=("data", "axes fraction"), color=FAINT, fontsize=9,
+            xytext=(-4 if place == "right" else 4, 2), textcoords="offset points", ha=place, va="bottom",
         )  # fmt: skip
         ax.set_xlabel("value per row")
         return 0.9 + 0.34 * len(names)
@@ -152,7 +152,7 @@ def is_doubtful(each: Estimate) -> bool:
     return size is None or Thresholds().status("effective_rows", size) == "fail"
 
 
-def _clip(text: str, most: int = 22) -> str:
+def _clip(text: str, most: int = 26) -> str:
     return (text if len(text) <= most else text[: most - 1] + "…").replace("$", r"\$")
 
 

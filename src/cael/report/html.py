@@ -35,7 +35,8 @@ def render(
     """A report as one HTML page: no script, no request, the same bytes for the same results.
 
     evaluation, comparison: at least one of the two; the verdict is that of the evaluation where both are given.
-    settings: what else shall stand in the table of settings, such as file names; every string is escaped. seed: of the run.
+    settings: what else shall stand in the table of settings, such as file names; every string is escaped. seed: of
+    the run.
     """
     if evaluation is None and comparison is None:
         raise InputError("a report needs an evaluation or a comparison: cael.evaluate(log, policy) makes one.")

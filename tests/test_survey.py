@@ -1,0 +1,84 @@
+"""The counts behind verdicts and audits."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+import cael
+from cael.survey import action_matters, count_p_values, drift, holm, inverse_means, survey, time_blocks
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_holm_is_the_step_down_procedure(values):
+    p = np.array(values)
+    adjusted = holm(p)
+    order = sorted(range(len(p)), key=lambda i: p[i])
+    running = 0.0
+    for step, i in enumerate(order):
+        running = max(running, (len(p) - step) * p[i])
+        assert adjusted[i] == pytest.approx(min(1.0, running))
+    assert (adjusted >= p - 1e-15).all()
+
+
+def test_counts_are_compared_by_binomial_tails_when_few_and_by_z_when_many():
+    p = count_p_values(np.array([4.0, 600.0]), np.array([0.5, 500.0]), np.array([0.4998, 450.0]), 5000)
+    exact = 2 * stats.binom.sf(3, 5000, 0.5 / 5000)
+    assert p[0] == pytest.approx(exact)
+    assert p[1] == pytest.approx(2 * stats.norm.sf(100 / np.sqrt(450)))
+
+
+def test_the_survey_agrees_with_a_dense_twin(log, policy):
+    found = survey(log, policy)
+    p = np.concatenate([log.logging.probabilities(b) for b in log.batches(width=8)])
+    q = np.concatenate([policy.probabilities(b) for b in log.batches(width=8)])
+    assert np.allclose(found.expected, p.sum(axis=0))
+    assert np.allclose(found.variance, (p * (1 - p)).sum(axis=0))
+    assert np.allclose(found.target, q.mean(axis=0))
+    own = np.log(p[np.arange(len(log)), log.actions]) + stats.entropy(p, axis=1)
+    assert np.allclose(found.score, own)
+    only = cael.LoggedData(log.contexts, log.actions, log.rewards, log.propensities, n_actions=8)
+    bare = survey(only, cael.LoggedOnly(np.full(len(log), 0.2)))
+    assert bare.expected is bare.score is bare.target is None
+    assert bare.logged.sum() == len(log)
+
+
+def test_clusters_widen_what_counts_may_vary_by(log):
+    alone = survey(log).variance
+    together = cael.LoggedData(
+        log.contexts, log.actions, log.rewards, logging=log.logging, clusters=np.arange(len(log)) // 4
+    )
+    assert np.allclose(survey(together).variance, 4 * alone)
+
+
+def test_inverse_means_are_one_where_the_propensities_are_right():
+    log = cael.worlds.PaperWorld(n_actions=6, gamma=0.2).sample(20_000, seed=0)
+    mean, error = inverse_means(log)
+    assert (np.abs(mean - 1) < 4.5 * error).all()
+    halved = cael.LoggedData(log.contexts, log.actions, log.rewards, log.propensities / 2)
+    assert np.allclose(inverse_means(halved)[0], 2 * mean)
+
+
+def test_time_blocks_follow_the_timestamps():
+    log = cael.LoggedData(None, [0] * 6, np.arange(6.0), [0.5] * 6, timestamps=[6, 5, 4, 3, 2, 1])
+    assert time_blocks(log, 3).tolist() == [2, 2, 1, 1, 0, 0]
+
+
+def test_drift_sees_a_trend_and_keeps_its_level():
+    rng = np.random.default_rng(0)
+    block = np.arange(1000) * 10 // 1000
+    p = np.array([drift(rng.exponential(size=1000), block, None)[1] for _ in range(1000)])
+    assert abs((p < 0.05).mean() - 0.05) < 4 * np.sqrt(0.05 * 0.95 / 1000)
+    change, found = drift(rng.normal(size=1000) + np.linspace(0, 0.6, 1000), block, None)
+    assert found < 1e-3
+    assert 0 < change < 0.6
+
+
+def test_propensities_that_belong_to_other_rows_are_seen():
+    log = cael.worlds.PaperWorld(n_actions=10, gamma=0.3).sample(2000, seed=3)
+    assert action_matters(log) < 1e-6
+    order = np.random.default_rng(0).permutation(2000)
+    moved = cael.LoggedData(log.contexts, log.actions[order], log.rewards, log.propensities, n_actions=10)
+    assert action_matters(moved) > 0.01
+    assert action_matters(cael.worlds.PaperWorld(n_actions=10).sample(2000, seed=3)) is None  # uniform: nothing to see

@@ -1,0 +1,207 @@
+"""Verdicts: ok on sound logs, and a sentence with a number on each kind of broken one."""
+
+import dataclasses
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+import cael
+from cael import Check, InputError, Thresholds
+from cael.experiments import verdicts as experiment
+from cael.judging import judge
+from cael.survey import survey
+from cael.verdict import verdict_of, worst
+
+WORLD = cael.worlds.PaperWorld(n_actions=10, gamma=0.3)
+LOG = WORLD.sample(3000, seed=0)
+
+
+def broken(condition, seed=0):
+    log, _ = experiment.CONDITIONS[condition](LOG, np.random.default_rng(seed))
+    return cael.evaluate(log, WORLD.target)
+
+
+def check(found, name):
+    return next(each for each in found.verdict.checks if each.name == name)
+
+
+def printed(thing):
+    out = io.StringIO()
+    Console(file=out, width=100).print(thing)
+    return out.getvalue()
+
+
+def test_a_sound_log_is_ok():
+    for condition in ("sound, logging policy known", "sound, propensities only"):
+        found = broken(condition)
+        assert found.verdict.level == "ok"
+        assert found.verdict.reasons == ()
+        assert {each.status for each in found.verdict.checks} == {"pass"}
+        assert WORLD.value(WORLD.target) in found.best.interval()
+
+
+@pytest.mark.parametrize(
+    ("condition", "culprit", "levels"),
+    [
+        ("propensities of another version, whole policy", "frequencies", ("refuse",)),
+        ("propensities of another version, logged ones only", "frequencies", ("refuse",)),
+        ("actions shuffled, logging policy known", "surprise", ("refuse",)),
+        ("actions shuffled, propensities only", "propensity_column", ("caution", "refuse")),
+        ("a fifth of the actions lost, logging policy known", "frequencies", ("refuse",)),
+        ("a fifth of the actions lost, propensities only", "support", ("refuse",)),
+        ("rewards that drift", "drift", ("caution",)),
+    ],
+)
+def test_a_broken_log_is_seen_by_the_check_made_for_it(condition, culprit, levels):
+    found = broken(condition)
+    assert found.verdict.level in levels
+    assert check(found, culprit).status in ("warn", "fail")
+    for reason in found.verdict.reasons:
+        assert re.search(r"\d", reason), f"no number in: {reason}"
+        assert reason.endswith(".")
+        assert reason.count(". ") == 0  # one sentence
+
+
+def test_few_effective_rows_are_refused():
+    world = cael.worlds.PaperWorld(n_actions=200, gamma=-0.3)
+    found = cael.evaluate(world.sample(1000, seed=0), world.target)
+    assert found.verdict.level == "refuse"
+    assert check(found, "effective_rows").status == "fail"
+    assert check(found, "largest_share").status == "fail"
+
+
+def test_without_propensities_a_number_is_refused(log, policy):
+    bare = cael.LoggedData(log.contexts, log.actions, log.rewards, n_actions=8)
+    found = cael.evaluate(bare, policy)
+    assert (found.headline, found.verdict.level, found.overlap) == ("DM", "refuse", None)
+    assert "nothing here can check" in found.verdict.reasons[0]
+
+
+def test_unsupported_mass_is_a_caution_and_then_a_refusal():
+    rng = np.random.default_rng(0)
+    log = cael.LoggedData(None, rng.integers(0, 2, 2000), rng.normal(size=2000), logging=[0.5, 0.5, 0.0])
+    assert check(cael.evaluate(log, [0.49, 0.49, 0.02]), "support").status == "warn"
+    assert check(cael.evaluate(log, [0.4, 0.4, 0.2]), "support").status == "fail"
+    assert check(cael.evaluate(log, [0.5, 0.5, 0.0]), "support").status == "pass"
+
+
+def test_estimators_that_should_agree_and_do_not():
+    w = cael.Problem(LOG, WORLD.target)
+    sndr, snips = cael.SNDR().solve(w), cael.SNIPS().solve(w)
+    away = dataclasses.replace(snips, value=snips.value + 1, contributions=snips.contributions + 1)
+    found = judge(LOG, survey(LOG, WORLD.target), [sndr, away], "SNDR")
+    assert next(each for each in found.checks if each.name == "disagreement").status == "fail"
+    assert found.level == "refuse"
+
+
+@pytest.mark.parametrize(("times", "status"), [(0.5, "pass"), (2.0, "warn"), (9.0, "fail")])
+def test_a_bound_on_the_bias_is_measured_against_the_noise(times, status):
+    estimate = cael.SNDR().estimate(LOG, WORLD.target)
+    half = estimate.interval().width / 2
+    bounded = dataclasses.replace(
+        estimate, diagnostics=dataclasses.replace(estimate.diagnostics, bias_bound=times * half)
+    )
+    found = judge(LOG, survey(LOG, WORLD.target), [bounded], "SNDR")
+    assert next(each for each in found.checks if each.name == "bias").status == status
+    unbounded = judge(LOG, survey(LOG, WORLD.target), [estimate], "SNDR")
+    assert all(each.name != "bias" for each in unbounded.checks)
+
+
+@given(st.lists(st.sampled_from(["pass", "unknown", "warn", "fail"]), min_size=1))
+def test_the_worst_check_decides(statuses):
+    checks = [Check(str(i), status, None, "x") for i, status in enumerate(statuses)]
+    level = verdict_of("E", checks).level
+    assert level == ("refuse" if "fail" in statuses else "caution" if "warn" in statuses else "ok")
+    assert worst(checks) in ("pass", "warn", "fail")
+
+
+def test_thresholds_are_checked_and_can_be_moved():
+    with pytest.raises(InputError, match="must not come before"):
+        Thresholds(effective_rows=(10, 100))
+    with pytest.raises(InputError, match="must not come before"):
+        Thresholds(tail_index=(1.0, 0.5))
+    with pytest.raises(InputError, match="two numbers"):
+        Thresholds(drift=(1.0, "x"))
+    with pytest.raises(InputError, match="p_value"):
+        Thresholds(p_value=2)
+    strict = cael.evaluate(LOG, WORLD.target, thresholds=Thresholds(effective_rows=(10_000, 1000)))
+    assert strict.verdict.level == "refuse"
+    assert cael.compare(
+        LOG, {"a": WORLD.target}, thresholds=Thresholds(effective_rows=(10_000, 1000))
+    ).verdict.level == ("refuse")
+
+
+def test_the_headline_can_be_chosen():
+    found = cael.evaluate(LOG, WORLD.target, headline="SNIPS")
+    assert found.best.value == found["SNIPS"].value
+    assert found.lift.value == pytest.approx(found["SNIPS"].value - LOG.rewards.mean())
+    assert found.verdict.estimator == "SNIPS"
+    assert cael.evaluate(LOG, WORLD.target, cael.MIPS(), headline=cael.MIPS()).headline == "MIPS"
+    with pytest.raises(cael.CaelError, match="no estimate named 'XYZ'"):
+        cael.evaluate(LOG, WORLD.target, headline="XYZ")
+
+
+def test_direction_and_lift():
+    found = cael.evaluate(LOG, WORLD.target)
+    assert found.direction == "better"
+    assert cael.evaluate(LOG, cael.Uniform(10)).direction == "worse"
+    data = json.loads(found.to_json())
+    assert data["lift"]["relative"] == pytest.approx(found.lift.value / found.baseline.value)
+    assert data["verdict"]["level"] == "ok"
+    assert data["overlap"]["counts"]
+    assert data["fingerprint"] == LOG.fingerprint
+
+
+def test_comparison_carries_a_verdict_for_each_policy():
+    found = cael.compare(LOG, {"new": WORLD.target, "uniform": cael.Uniform(10)})
+    assert found.verdict is found["new"].verdict
+    assert {row.verdict.level for row in found} == {"ok"}
+    data = found.to_dict()["policies"][0]
+    assert (data["direction"], data["verdict"]["level"]) == ("better", "ok")
+    hard = cael.worlds.PaperWorld(n_actions=200, gamma=-0.3)
+    doubtful = cael.compare(hard.sample(1000, seed=0), {"new": hard.target})
+    assert doubtful.verdict.level == "refuse"
+    assert "worth" in printed(doubtful)
+    assert "worth" in doubtful._repr_html_()
+
+
+def test_verdicts_print():
+    found = broken("rewards that drift")
+    assert "verdict: caution" in printed(found)
+    assert "describes the past" in printed(found.verdict).replace("\n", " ")
+    assert "Verdict: caution" in found._repr_html_()
+    assert "caution" in repr(found.verdict)
+
+
+def test_overlap_adds_up():
+    found = cael.evaluate(LOG, WORLD.target).overlap
+    assert sum(found.counts) == len(LOG)
+    assert sum(found.shares) == pytest.approx(1)
+    assert len(found.edges) == len(found.counts) + 1
+    assert sum(each.target for each in found.actions) == pytest.approx(1)
+    some_zero = cael.evaluate(LOG, cael.EpsilonGreedy(WORLD.q, 0.0)).overlap
+    assert sum(some_zero.counts) + round(some_zero.zero_share * len(LOG)) == len(LOG)
+
+
+def test_the_experiment_counts_every_trial(tmp_path):
+    cell = experiment.cell("w", WORLD, 500, "rewards that drift", 3)
+    assert cell.ok + cell.caution + cell.refuse + cell.errors == 3
+    (tmp_path / "verdicts.json").write_text(json.dumps([dataclasses.asdict(cell)]))
+    experiment.main(["page", "--out", str(tmp_path)])
+    assert "rewards that drift" in (tmp_path / "verdicts.inc").read_text()
+    assert "| w | rewards that drift |" in (tmp_path / "verdicts_worlds.inc").read_text()
+
+
+def test_the_click_world_knows_its_truth():
+    world = experiment.ClickWorld()
+    x = np.random.default_rng(0).normal(size=(200_000, 2))
+    log = cael.LoggedData(x, np.zeros(len(x), int), np.zeros(len(x)), n_actions=10)
+    p = np.concatenate([world.target.probabilities(b) for b in log.batches(width=10)])
+    reward = (p * world.q(x)).sum(axis=1)
+    assert abs(world.value(world.target) - reward.mean()) < 4 * reward.std() / np.sqrt(len(x))
