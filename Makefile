@@ -4,7 +4,7 @@ BIN := .venv/bin
 RUN := .venv/.installed
 DEV := .venv/.installed-dev
 
-.PHONY: demo test check slow bench readings quick docs clean
+.PHONY: demo test check slow bench readings verdicts quick docs clean
 
 demo: $(RUN)
 	$(BIN)/cael demo
@@ -31,6 +31,10 @@ readings: $(DEV)
 
 quick: $(DEV)
 	$(BIN)/cael reproduce --quick --out results/quick
+
+verdicts: $(DEV)
+	$(BIN)/python -m cael.experiments.verdicts run --out docs/results/verdicts.json --trials 100
+	$(BIN)/python -m cael.experiments.verdicts page --out docs/results
 
 docs: $(DEV)
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

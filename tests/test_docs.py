@@ -65,6 +65,7 @@ def test_pages_were_found() -> None:
     """A suite that finds its own members must say which it found."""
     found = {page.relative_to(DOCS).as_posix() for page in PAGES}
     guide = ("quickstart", "logs-and-policies", "estimators", "intervals", "compare", "from-obp")
+    guide += ("verdict", "audit", "planning", "segments", "report")
     assert {f"guide/{name}.md" for name in guide} | {"index.md", "worlds.md", "cli.md", "experiments.md"} <= found
 
 
@@ -112,6 +113,15 @@ def test_tables_are_rendered_from_the_committed_results(tmp_path: Path) -> None:
         (tmp_path / f"{name}.json").write_text((DOCS / "results" / f"{name}.json").read_text())
     readings.page(tmp_path)
     for name in ("readings", "search"):
+        assert (tmp_path / f"{name}.inc").read_text() == (DOCS / "results" / f"{name}.inc").read_text()
+
+
+def test_verdict_tables_are_rendered_from_the_committed_results(tmp_path: Path) -> None:
+    from cael.experiments import verdicts
+
+    (tmp_path / "verdicts.json").write_text((DOCS / "results" / "verdicts.json").read_text())
+    verdicts.page(tmp_path)
+    for name in ("verdicts", "verdicts_worlds"):
         assert (tmp_path / f"{name}.inc").read_text() == (DOCS / "results" / f"{name}.inc").read_text()
 
 

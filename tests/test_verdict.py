@@ -195,7 +195,7 @@ def test_the_experiment_counts_every_trial(tmp_path):
     (tmp_path / "verdicts.json").write_text(json.dumps([dataclasses.asdict(cell)]))
     experiment.main(["page", "--out", str(tmp_path)])
     assert "rewards that drift" in (tmp_path / "verdicts.inc").read_text()
-    assert "| w | rewards that drift |" in (tmp_path / "verdicts_worlds.inc").read_text()
+    assert "| w | 500 |" in (tmp_path / "verdicts_worlds.inc").read_text()
 
 
 def test_the_click_world_knows_its_truth():

@@ -1,6 +1,6 @@
 """Off-policy evaluation for contextual bandits: what would this new policy have earned, and can I trust the answer?"""
 
-from cael import codes, testing, worlds
+from cael import codes, report, testing, worlds
 from cael._version import __version__
 from cael.audit_checks import Frequency, Period
 from cael.auditing import Audit, audit
@@ -129,6 +129,7 @@ __all__ = [
     "compare",
     "evaluate",
     "plan",
+    "report",
     "segments",
     "testing",
     "worlds",

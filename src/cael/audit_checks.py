@@ -9,10 +9,22 @@ from typing import final
 import numpy as np
 
 from cael import inference
-from cael._types import Array, Floats, Ints
+from cael._types import Floats, Ints
 from cael.log import LoggedData
 from cael.policy import probabilities
-from cael.survey import Survey, action_matters, count_p_values, drift, holm, inverse_means, two_sided, z_of_mean
+from cael.survey import (
+    Survey,
+    action_drift,
+    action_matters,
+    count_p_values,
+    drift,
+    holm,
+    inverse_means,
+    repeats,
+    row_keys,
+    two_sided,
+    z_of_mean,
+)
 from cael.verdict import Check
 
 DECIMALS = (1, 2, 3, 4, 5)
@@ -265,38 +277,6 @@ def drifts(log: LoggedData, block: Ints, p_value: float) -> list[Check]:
     return [*checks, Check("action_drift", "pass", moved, f"The mix of actions does not change over {when}.")]
 
 
-def action_drift(actions: Ints, block: Ints, k: int) -> tuple[float, float]:
-    """(share of rows between the first and the second half of the time, p-value): a chi-square test of two halves."""
-    from scipy.special import chdtrc
-
-    late = block >= (int(block.max()) + 1) / 2
-    a, b = (np.bincount(actions[at], minlength=k).astype(np.float64) for at in (~late, late))
-    both = a + b
-    big = both >= FEW_ROWS
-    a, b = np.append(a[big], a[~big].sum()), np.append(b[big], b[~big].sum())
-    both = a + b
-    a, b, both = a[both > 0], b[both > 0], both[both > 0]
-    if len(both) < 2:
-        return 0.0, 1.0
-    share = a.sum() / both.sum()
-    statistic = float((((a - share * both) ** 2) / (both * share * (1 - share))).sum())
-    moved = float(np.abs(a / a.sum() - b / b.sum()).sum() / 2)
-    return moved, float(chdtrc(len(both) - 1, statistic))
-
-
-def row_keys(columns: list[Array]) -> Array:
-    """A 64-bit key for each row of the columns; equal rows have equal keys, and others almost never."""
-    rng = np.random.default_rng(0)
-    keys = np.zeros(len(columns[0]), dtype=np.uint64)
-    for column in columns:
-        bits = np.ascontiguousarray(column + 0.0 if column.dtype.kind == "f" else column.astype(np.int64)).view(
-            np.uint64
-        )
-        keys = (keys ^ bits) * np.uint64(int(rng.integers(2**63)) * 2 + 1)
-        keys ^= keys >> np.uint64(29)
-    return keys
-
-
 def duplicates(log: LoggedData) -> Check:
     """Rows that occur twice: more of them than contexts that come again and propensities explain."""
     context = [log.contexts[:, j] for j in range(log.contexts.shape[1])]
@@ -311,18 +291,6 @@ def duplicates(log: LoggedData) -> Check:
         return Check("duplicates", "fail" if share > 0.05 and match > 0.9 * same else "warn", share, told)
     told = f"{match:,} rows equal another one, no more than contexts that come again explain."
     return Check("duplicates", "pass", share, told if match else "No row occurs twice.")
-
-
-def repeats(context: Array, whole: Array, propensities: Floats | None) -> tuple[int, int, Floats]:
-    """Of rows with the context of an earlier row: how many, how many equal it wholly, and each one's chance of that.
-
-    The chance that an action comes again is its propensity (0.5 where that is not known), and the reward lowers it.
-    """
-    order = np.argsort(context, kind="stable")
-    pair = context[order][1:] == context[order][:-1]
-    match = pair & (whole[order][1:] == whole[order][:-1])
-    chance = np.full(len(context), 0.5) if propensities is None else propensities
-    return int(pair.sum()), int(match.sum()), np.asarray(chance[order][1:][pair], dtype=np.float64)
 
 
 def support(log: LoggedData, found: Survey) -> Check:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -20,7 +20,7 @@ from cael.judging import judge
 from cael.log import LoggedData
 from cael.policy import Policy, as_policy
 from cael.problem import Problem
-from cael.survey import survey
+from cael.survey import Survey, survey, target_mass
 from cael.verdict import Thresholds, Verdict
 
 if TYPE_CHECKING:
@@ -165,8 +165,9 @@ def compare(
     chosen = SNDR() if estimator is None else estimator
     baseline = LoggedMean().estimate(log, as_policy(next(iter(named.values()))))
     estimates, verdicts = {}, {}
+    found = survey(log)
     for name, policy in named.items():
-        estimates[name], verdicts[name] = _judged(Problem(log, policy), chosen, level, thresholds)
+        estimates[name], verdicts[name] = _judged(Problem(log, policy), chosen, found, level, thresholds)
     lifts = {name: each - baseline for name, each in estimates.items()}
     factor = inference.max_t(np.stack([lift.units for lift in lifts.values()], axis=1), level, seed=seed)
     rows = [
@@ -177,7 +178,7 @@ def compare(
 
 
 def _judged(
-    problem: Problem, estimator: Estimator, level: float, thresholds: Thresholds | None
+    problem: Problem, estimator: Estimator, found: Survey, level: float, thresholds: Thresholds | None
 ) -> tuple[Estimate, Verdict]:
     """An estimate and the verdict on it; SNIPS, cheap once the weights are there, is its second opinion."""
     problem.require(estimator.name, estimator.needs)
@@ -188,9 +189,9 @@ def _judged(
             opinions.append(SNIPS().solve(problem))
         except SupportError:
             opinions = [estimate]
-    return estimate, judge(
-        problem.log, survey(problem.log, problem.policy), opinions, estimate.estimator, level, thresholds
-    )
+    if problem.unsupported_mass is None and problem.policy.complete:
+        found = replace(found, target=target_mass(problem.log, problem.policy))
+    return estimate, judge(problem.log, found, opinions, estimate.estimator, level, thresholds)
 
 
 def _within(lift: Estimate, factor: float, level: float) -> Interval:

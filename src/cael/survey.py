@@ -8,14 +8,14 @@ from typing import final
 import numpy as np
 
 from cael import inference
-from cael._types import Floats, Ints
+from cael._types import Array, Floats, Ints
 from cael.log import LoggedData
 from cael.policy import Policy, probabilities
 
 NORMAL_VARIANCE = 25.0
 """From this variance on, a count is compared by a normal z with its own variance; below, by a binomial tail."""
 
-LEAST_ROWS, MOST_CONTEXTS, HARDLY = 500, 50, 0.05
+LEAST_ROWS, MOST_CONTEXTS, HARDLY, FEWEST = 500, 50, 0.05, 10
 
 
 @final
@@ -67,6 +67,14 @@ def survey(log: LoggedData, target: Policy | None = None) -> Survey:
         worst if knows else None,
         mass / len(log) if wants else None,
     )
+
+
+def target_mass(log: LoggedData, target: Policy) -> Floats:
+    """The target's mean probability of each action, (k,)."""
+    total = np.zeros(log.n_actions)
+    for batch in log.batches(width=log.n_actions):
+        total += probabilities(target, batch).sum(axis=0)
+    return total / len(log)
 
 
 def _score(p: Floats, actions: Ints) -> Floats:
@@ -198,3 +206,47 @@ def action_matters(log: LoggedData) -> float | None:
         tests += int(enough.sum())
         largest = max(largest, float((np.abs(total[enough]) / np.sqrt(square[enough])).max(initial=0.0)))
     return min(1.0, tests * two_sided(largest)) if tests else None
+
+
+def action_drift(actions: Ints, block: Ints, k: int) -> tuple[float, float]:
+    """(share of rows between the first and the second half of the time, p-value): a chi-square test of two halves."""
+    from scipy.special import chdtrc
+
+    late = block >= (int(block.max()) + 1) / 2
+    a, b = (np.bincount(actions[at], minlength=k).astype(np.float64) for at in (~late, late))
+    both = a + b
+    big = both >= FEWEST
+    a, b = np.append(a[big], a[~big].sum()), np.append(b[big], b[~big].sum())
+    both = a + b
+    a, b, both = a[both > 0], b[both > 0], both[both > 0]
+    if len(both) < 2:
+        return 0.0, 1.0
+    share = a.sum() / both.sum()
+    statistic = float((((a - share * both) ** 2) / (both * share * (1 - share))).sum())
+    moved = float(np.abs(a / a.sum() - b / b.sum()).sum() / 2)
+    return moved, float(chdtrc(len(both) - 1, statistic))
+
+
+def row_keys(columns: list[Array]) -> Array:
+    """A 64-bit key for each row of the columns; equal rows have equal keys, and others almost never."""
+    rng = np.random.default_rng(0)
+    keys = np.zeros(len(columns[0]), dtype=np.uint64)
+    for column in columns:
+        bits = np.ascontiguousarray(column + 0.0 if column.dtype.kind == "f" else column.astype(np.int64)).view(
+            np.uint64
+        )
+        keys = (keys ^ bits) * np.uint64(int(rng.integers(2**63)) * 2 + 1)
+        keys ^= keys >> np.uint64(29)
+    return keys
+
+
+def repeats(context: Array, whole: Array, propensities: Floats | None) -> tuple[int, int, Floats]:
+    """Of rows with the context of an earlier row: how many, how many equal it wholly, and each one's chance of that.
+
+    The chance that an action comes again is its propensity (0.5 where that is not known), and the reward lowers it.
+    """
+    order = np.argsort(context, kind="stable")
+    pair = context[order][1:] == context[order][:-1]
+    match = pair & (whole[order][1:] == whole[order][:-1])
+    chance = np.full(len(context), 0.5) if propensities is None else propensities
+    return int(pair.sum()), int(match.sum()), np.asarray(chance[order][1:][pair], dtype=np.float64)

@@ -280,27 +280,39 @@ def line(label: Sequence[str], total: dict[str, int]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def markdown(cells: Sequence[dict[str, Any]], *, by_world: bool) -> str:
-    """By condition over all worlds, or every cell."""
+def markdown(cells: Sequence[dict[str, Any]]) -> str:
+    """A line for each condition, over all worlds."""
     heads = ["log", "trials", *LEVELS, "error", "truth outside", "false ok", "outside, given ok"]
-    if by_world:
-        heads = ["world", *heads]
-    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * (2 if by_world else 1) + "---:|" * 8]
-    if by_world:
-        lines += [line((each["world"], each["condition"]), added([each])) for each in cells]
-    else:
-        for condition in CONDITIONS:
-            same = [each for each in cells if each["condition"] == condition]
-            if same:
-                lines.append(line((condition,), added(same)))
+    lines = ["| " + " | ".join(heads) + " |", "|---|" + "---:|" * 8]
+    for condition in CONDITIONS:
+        same = [each for each in cells if each["condition"] == condition]
+        if same:
+            lines.append(line((condition,), added(same)))
+    return "\n".join(lines) + "\n"
+
+
+def markdown_worlds(cells: Sequence[dict[str, Any]]) -> str:
+    """A line for each world: its sound logs, and its broken ones."""
+    heads = ["world", "rows", "sound: ok", "outside, given ok", "broken: ok", "truth outside", "false ok"]
+    lines = ["| " + " | ".join(heads) + " |", "|---|" + "---:|" * 6]
+    for world in dict.fromkeys(each["world"] for each in cells):
+        own = [each for each in cells if each["world"] == world]
+        sound, broken = (added(c for c in own if c["condition"].startswith("sound") == yes) for yes in (True, False))
+        missed = sum(broken[f"{level}_missed"] for level in LEVELS)
+        row = [
+            world, f"{own[0]['rows']:,}", share(sound["ok"], sound["trials"]), share(sound["ok_missed"], sound["ok"]),
+            share(broken["ok"], broken["trials"]), share(missed, broken["trials"]),
+            f"**{share(broken['ok_missed'], broken['trials'])}**",
+        ]  # fmt: skip
+        lines.append("| " + " | ".join(row) + " |")
     return "\n".join(lines) + "\n"
 
 
 def page(folder: Path) -> None:
     """Render the results in `folder` as the tables that the documentation includes."""
     cells = json.loads((folder / "verdicts.json").read_text())
-    (folder / "verdicts.inc").write_text(markdown(cells, by_world=False))
-    (folder / "verdicts_worlds.inc").write_text(markdown(cells, by_world=True))
+    (folder / "verdicts.inc").write_text(markdown(cells))
+    (folder / "verdicts_worlds.inc").write_text(markdown_worlds(cells))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -29,7 +29,7 @@ VARIABLES = {
     INK: "--ink", FAINT: "--faint", GRID: "--line", MAIN: "--main", SECOND: "--second", GOOD: "--good", BAD: "--bad",
     GREY: "--grey",
 }  # fmt: skip
-MOST_BARS = 30
+MOST_BARS = 20
 
 
 @final
@@ -83,7 +83,7 @@ def tidy(svg: str, name: str) -> str:
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'<g id="[a-zA-Z0-9._]+?_\d+">', "<g>", svg)
+    svg = re.sub(r' id="[a-zA-Z0-9._]+?_\d+"', "", svg)
     svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg)
     svg = re.sub(r"xlink:href", "href", svg)
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg)
@@ -187,15 +187,19 @@ def _forest(
     left, right = min([left, *(a for a, _ in also)]), max([right, *(b for _, b in also)])
     pad = 0.05 * (right - left)
     left, right = left - pad, right + pad
-    for at, ((value, low, high), colour) in enumerate(zip(rows, colours, strict=True)):
-        y = len(rows) - 1 - at
-        ax.plot([max(low, left), min(high, right)], [y, y], color=colour, linewidth=2.4, solid_capstyle="butt")
-        if low < left:
-            ax.plot(left, y, marker="<", color=colour, markersize=7, clip_on=False)
-        if high > right:
-            ax.plot(right, y, marker=">", color=colour, markersize=7, clip_on=False)
-        if left <= value <= right:
-            ax.plot(value, y, "o", color=colour, markersize=6)
+    y = np.arange(len(rows))[::-1]
+    value, low, high = np.array(rows, dtype=float).T
+    for colour in dict.fromkeys(colours):  # one artist for each colour and shape, which keeps the SVG small
+        own = np.array([each == colour for each in colours])
+        ax.hlines(y[own], np.maximum(low, left)[own], np.minimum(high, right)[own], color=colour, linewidth=2.4)
+        inside = own & (value >= left) & (value <= right)
+        for at, x, shape, size in (
+            (inside, value, "o", 6),
+            (own & (low < left), np.full(len(y), left), "<", 7),
+            (own & (high > right), np.full(len(y), right), ">", 7),
+        ):
+            if at.any():
+                ax.plot(x[at], y[at], shape, color=colour, markersize=size, linestyle="none", clip_on=False)
     ax.set_yticks(range(len(rows)), list(reversed(names)))
     if 0 <= bold < len(names):
         ax.get_yticklabels()[len(names) - 1 - bold].set_fontweight("bold")

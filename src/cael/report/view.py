@@ -203,7 +203,8 @@ def _headline(
 def _estimates(evaluation: Evaluation) -> Grid:
     head = ("estimator", "value", "std. error", f"{evaluation.level:.0%} interval", "eff. rows", "max weight")
     rows = [tuple(row) for row in evaluation.rows()]
-    greys = [is_doubtful(each) or evaluation.verdict.level == "refuse" for each in evaluation]
+    refused = evaluation.verdict.level == "refuse"
+    greys = [each.estimator != "LoggedMean" and (refused or is_doubtful(each)) for each in evaluation]
     bold = ["headline" if row[0] == evaluation.headline else "" for row in rows]
     classes = [f"{a} doubtful".strip() if grey else a for a, grey in zip(bold, greys, strict=True)]
     skipped = [(name, "not computed", "", short(why, 70), "", "") for name, why in evaluation.skipped]

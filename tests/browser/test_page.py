@@ -1,0 +1,133 @@
+"""The report in a real browser: nothing is fetched or fails, all can be seen, light and dark, small and wide."""
+
+import base64
+import io
+import json
+
+import pytest
+
+import cael
+
+WIDTHS = (400, 1400)
+SCHEMES = ("light", "dark")
+
+
+def opened(browser, page, scheme="light", width=1400):
+    """The page, with the console's messages and the addresses that were asked for."""
+    for kind in ("browser", "performance"):
+        browser.get_log(kind)  # what earlier pages left
+    browser.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    )
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    )
+    browser.get(page.as_uri())
+    told = [entry["message"] for entry in browser.get_log("browser")]
+    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    asked = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
+    return told, asked
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("name", ["ok", "refuse"])
+def test_no_error_no_request_and_no_sideways_scrolling(browser, pages, name, scheme, width):
+    told, asked = opened(browser, pages[name], scheme, width)
+    assert told == []
+    assert [url for url in asked if not url.startswith("data:")] == [pages[name].as_uri()]
+    assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_verdict_and_every_estimator_can_be_seen(browser, pages, parts, scheme, width):
+    opened(browser, pages["ok"], scheme, width)
+    verdict = browser.find_element("css selector", "#verdict .level")
+    assert verdict.is_displayed()
+    assert verdict.text == "Verdict: ok"
+    assert verdict.location["y"] < 250  # first on the page
+    cells = browser.find_elements("css selector", "#estimates tbody tr td:first-child")
+    assert [cell.text for cell in cells] == [each.estimator for each in parts["evaluation"]]
+    assert all(cell.is_displayed() for cell in cells)
+    drawn = browser.execute_script(
+        "return [...document.querySelectorAll('#estimates figure:first-of-type svg')]"
+        ".filter(s => s.getBoundingClientRect().width > 0).map(s => s.textContent)"
+    )
+    assert len(drawn) == 1  # the wide or the narrow picture, never both
+    for each in parts["evaluation"]:
+        if each.estimator != "LoggedMean":
+            assert each.estimator in drawn[0]
+    assert "old policy" in drawn[0]
+
+
+def test_a_refusal_comes_first_with_its_reasons(browser, pages):
+    opened(browser, pages["refuse"])
+    assert browser.find_element("css selector", "#verdict .level").text == "Verdict: refuse"
+    reasons = browser.find_elements("css selector", "#verdict li")
+    assert any("rows are worth" in reason.text for reason in reasons)
+    first = browser.find_element("css selector", "#checks li")
+    assert first.get_attribute("class") == "fail"
+    assert "not to be relied on" in browser.find_element("css selector", ".numbers").text
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_dark_is_dark_and_light_is_light(browser, pages, width):
+    from PIL import Image
+
+    shades = {}
+    for scheme in SCHEMES:
+        opened(browser, pages["ok"], scheme, width)
+        shot = browser.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})["data"]
+        picture = Image.open(io.BytesIO(base64.b64decode(shot))).convert("L")
+        shades[scheme] = sum(picture.resize((20, 20)).tobytes()) / 400
+    assert shades["light"] > 200
+    assert shades["dark"] < 60
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_text_stands_out_from_what_is_behind_it(browser, pages, scheme):
+    """Contrast of at least 4.5 to 1 (WCAG AA) for text, its faint form and the colours of the verdicts."""
+    opened(browser, pages["ok"], scheme)
+    colours = browser.execute_script(
+        "const s = getComputedStyle(document.documentElement);"
+        "return Object.fromEntries(['ink','faint','paper','panel','good','warn','bad','good-soft','warn-soft',"
+        "'bad-soft','main'].map(n => [n, s.getPropertyValue('--' + n).trim()]))"
+    )
+
+    def luminance(name):
+        channels = [int(colours[name][i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    def contrast(a, b):
+        high, low = sorted((luminance(a), luminance(b)), reverse=True)
+        return (high + 0.05) / (low + 0.05)
+
+    pairs = [("ink", "paper"), ("faint", "paper"), ("faint", "panel"), ("main", "paper")]
+    pairs += [(each, f"{each}-soft") for each in ("good", "warn", "bad")]
+    pairs += [(each, "paper") for each in ("good", "bad")]
+    for text, behind in pairs:
+        assert contrast(text, behind) >= 4.5, f"{text} on {behind}"
+
+
+def test_strings_of_the_data_are_text_and_nothing_else(browser, pages, parts):
+    opened(browser, pages["ok"])
+    assert browser.title == f"{parts['title']}: ok"
+    assert browser.find_elements("css selector", "script, img, iframe, object, embed, link[rel=stylesheet]") == []
+    labels = [cell.text for cell in browser.find_elements("css selector", "#segments tbody td:first-child")]
+    assert any(label.startswith("</title><script>") for label in labels)
+
+
+def test_it_can_be_read_without_scripts_and_has_one_of_each_id(browser, pages):
+    opened(browser, pages["ok"])
+    ids = browser.execute_script("return [...document.querySelectorAll('[id]')].map(e => e.id)")
+    assert len(ids) == len(set(ids))
+    titles = [each.text for each in browser.find_elements("css selector", "h2")]
+    assert titles == [
+        "Checks", "Policies", "Estimates", "Weights and support", "Segments", "Calibration on this log",
+        "How many rows it takes", "Audit of the log: pass", "Settings",
+    ]  # fmt: skip
+    settings = browser.find_element("css selector", "#settings").text
+    for told in ("data hash", "seed", "cael", cael.__version__, "numpy", "Python"):
+        assert told in settings

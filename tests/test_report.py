@@ -1,0 +1,177 @@
+"""The report without a browser: self-contained, small, the same bytes twice, strings escaped."""
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+import cael
+from cael import InputError
+from cael.report.figures import tidy
+from cael.report.view import short
+
+WORLD = cael.worlds.PaperWorld(n_actions=12, gamma=0.3)
+LOG = WORLD.sample(1000, seed=0)
+EVALUATION = cael.evaluate(LOG, WORLD.target)
+LIMIT = 300 * 1024
+
+
+class Tags(HTMLParser):
+    """Whether every element that is opened is closed, and what their attributes are."""
+
+    VOID = frozenset({"meta", "link", "br", "img", "input", "path", "use", "rect", "hr"})
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.attributes, self.text = [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.attributes += attributes
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.attributes += attributes
+
+    def handle_endtag(self, tag):
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def parsed(page):
+    found = Tags()
+    found.feed(page)
+    found.close()
+    assert found.open == []
+    return found
+
+
+def test_the_page_is_well_formed_and_asks_for_nothing():
+    page = cael.report.render(EVALUATION)
+    found = parsed(page)
+    for name, value in found.attributes:
+        if name in ("href", "src", "xlink:href"):
+            assert value.startswith(("#", "data:")), f"{name}={value}"
+        assert not name.startswith("on")
+    assert not re.search(r"https?://|//[a-z]|@import|url\((?!#)", page)
+    assert "<script" not in page
+    text = " ".join(found.text)
+    assert "Verdict: ok" in text
+    assert EVALUATION.fingerprint in text
+    for each in EVALUATION:
+        assert each.estimator in text
+
+
+def test_the_same_results_give_the_same_bytes():
+    assert cael.report.render(EVALUATION) == cael.report.render(EVALUATION)
+    code = (
+        "import cael, hashlib; w = cael.worlds.PaperWorld(n_actions=12, gamma=0.3);"
+        "page = cael.report.render(cael.evaluate(w.sample(1000, seed=0), w.target), "
+        "segments=cael.segments(w.sample(1000, seed=0), w.target, windows=4));"
+        "print(hashlib.sha256(page.encode()).hexdigest())"
+    )
+    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(2)]
+    assert runs[0].stdout == runs[1].stdout != ""
+
+
+def test_the_size_does_not_follow_the_rows():
+    world = cael.worlds.PaperWorld(n_actions=60, gamma=0.1)
+    log = world.sample(20_000, seed=0)
+    labels = np.array([f"segment {i} " + "x" * 500 for i in range(400)])[np.arange(20_000) % 400]
+    many = {f"policy {i} " + "y" * 500: cael.EpsilonGreedy(world.q, i / 100) for i in range(40)}
+    page = cael.report.render(
+        cael.evaluate(log, world.target, cael.evaluation.panel("all")),
+        comparison=cael.compare(log, many, cael.SNIPS()),
+        segments=cael.segments(log, world.target, labels),
+        windows=cael.segments(log, world.target, windows=100),
+        audit=cael.audit(log),
+        settings={f"setting {i}": "z" * 10_000 for i in range(20)},
+    )
+    assert len(page.encode()) < LIMIT
+    assert "340 more rows are not shown" in page
+    parsed(page)
+
+
+def test_strings_are_escaped():
+    nasty = "<script>alert('x')</script>"
+    labels = np.where(np.arange(1000) % 2, nasty, "a & b")
+    page = cael.report.render(
+        EVALUATION,
+        comparison=cael.compare(LOG, {nasty: WORLD.target}),
+        segments=cael.segments(LOG, WORLD.target, labels),
+        title=nasty,
+        settings={nasty: nasty},
+    )
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    assert nasty in " ".join(parsed(page).text)
+
+
+def test_a_comparison_alone_makes_a_report():
+    page = cael.report.render(comparison=cael.compare(LOG, {"new": WORLD.target, "uniform": cael.Uniform(12)}))
+    assert "Lift of new" in page
+    assert "Verdict: ok" in page
+    assert "Weights and support" not in page
+    with pytest.raises(InputError, match="needs an evaluation or a comparison"):
+        cael.report.render()
+
+
+def test_calibration_can_only_make_the_verdict_worse():
+    bad = cael.calibrate(LOG, WORLD.target, [cael.DM(), cael.LoggedMean()], repeats=5)
+    evaluation = cael.evaluate(LOG, WORLD.target, headline="LoggedMean")
+    assert evaluation.verdict.level != "refuse" or "refuse" in cael.report.render(evaluation)
+    assert "Verdict: refuse" in cael.report.render(evaluation, calibration=bad)
+    good = cael.calibrate(LOG, WORLD.target, repeats=5)
+    assert "Verdict: ok" in cael.report.render(EVALUATION, calibration=good)
+
+
+def test_a_log_without_weights_has_a_report_too():
+    bare = cael.LoggedData(LOG.contexts, LOG.actions, LOG.rewards, n_actions=12)
+    page = cael.report.render(cael.evaluate(bare, WORLD.target))
+    assert "Verdict: refuse" in page
+    assert "not computed" in page
+
+
+def test_saving(tmp_path):
+    where = cael.report.save(tmp_path / "report.html", EVALUATION, title="Mine")
+    assert where.read_text(encoding="utf-8").count("<h1>Mine</h1>") == 1
+    with pytest.raises(InputError, match="could not be written"):
+        cael.report.save(tmp_path / "nowhere" / "report.html", EVALUATION)
+
+
+@pytest.mark.parametrize("missing", ["matplotlib", "jinja2"])
+def test_a_missing_extra_is_named(monkeypatch, missing):
+    for name in [each for each in sys.modules if each.split(".")[0] == missing]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(InputError, match=r"pip install 'cael\[report\]'"):
+        cael.report.render(EVALUATION)
+
+
+def test_drawing_changes_no_setting_of_matplotlib():
+    import matplotlib
+
+    before = dict(matplotlib.rcParams)
+    cael.report.render(EVALUATION)
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_pictures_take_their_colours_from_the_page():
+    page = cael.report.render(EVALUATION)
+    pictures = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
+    assert pictures
+    for each in pictures:
+        assert "var(--" in each
+        assert not re.search(r"(?:fill|stroke): ?#(?!ffffff)", each)
+    assert "var(--ink)" in tidy('<svg width="1" height="1" viewBox="0"><text style="fill: #010101"/></svg>', "x")
+
+
+def test_long_strings_are_cut():
+    assert short("x" * 1000) == "x" * 299 + "…"
+    assert short("short") == "short"
