@@ -145,6 +145,16 @@ def test_saving(tmp_path):
         cael.report.save(tmp_path / "nowhere" / "report.html", EVALUATION)
 
 
+def test_a_notebook_shows_the_same_page():
+    import html
+
+    shown = cael.report.show(EVALUATION, height=400)._repr_html_()
+    inside = re.fullmatch(r'<iframe srcdoc="([^"]*)"[^>]*></iframe>', shown)[1]
+    assert html.unescape(inside) == cael.report.render(EVALUATION)
+    with pytest.raises(InputError, match="height"):
+        cael.report.show(EVALUATION, height=1)
+
+
 @pytest.mark.parametrize("missing", ["matplotlib", "jinja2"])
 def test_a_missing_extra_is_named(monkeypatch, missing):
     for name in [each for each in sys.modules if each.split(".")[0] == missing]:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import cael
-from cael.survey import action_matters, count_p_values, drift, holm, inverse_means, survey, time_blocks
+from cael.survey import action_matters, count_p_values, drift, evenly, holm, inverse_means, survey, time_blocks
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
@@ -73,6 +73,11 @@ def test_drift_sees_a_trend_and_keeps_its_level():
     change, found = drift(rng.normal(size=1000) + np.linspace(0, 0.6, 1000), block, None)
     assert found < 1e-3
     assert 0 < change < 0.6
+
+
+def test_some_rows_stand_for_many():
+    assert evenly(5, 10).tolist() == [0, 1, 2, 3, 4]
+    assert evenly(1000, 3).tolist() == [0, 499, 999]
 
 
 def test_propensities_that_belong_to_other_rows_are_seen():

@@ -18,6 +18,7 @@ from cael.survey import (
     action_matters,
     count_p_values,
     drift,
+    evenly,
     holm,
     inverse_means,
     repeats,
@@ -32,6 +33,7 @@ ROUNDING = (0.02, 0.2)
 """Relative error that rounding can put on a propensity: from the first it shows in the weights, from the second it
 decides them."""
 FEW_ROWS = 10
+MOST_CELLS = 50_000_000
 MISPLACED, NATS = 0.05, 0.05
 """A deviation beyond chance fails from here on, and only warns below: share of rows, nats per row."""
 
@@ -153,11 +155,14 @@ def action_check(actions: tuple[Frequency, ...], p_value: float, n: int) -> Chec
 def by_decile(log: LoggedData) -> tuple[Frequency, ...]:
     """Rows whose action had a stated probability in a range, against the sum of the probabilities in that range.
 
-    Ranges hold equal shares of the probability mass of a sample of rows, so the ten expectations are about equal.
+    Ranges hold equal shares of the probability mass of a sample of rows, so the ten expectations are about equal. Of a
+    large table, rows that are evenly spaced stand for all.
     """
     if log.logging is None or not log.logging.complete:
         return ()
     edges = _mass_deciles(log)
+    log = log if len(log) * log.n_actions <= MOST_CELLS else log.take(evenly(len(log), MOST_CELLS // log.n_actions))
+    assert log.logging is not None
     bins = len(edges) + 1
     observed, expected, variance = np.zeros(bins), np.zeros(bins), np.zeros(bins)
     for batch in log.batches(width=3 * log.n_actions):
@@ -183,7 +188,7 @@ def by_decile(log: LoggedData) -> tuple[Frequency, ...]:
 def _mass_deciles(log: LoggedData) -> Floats:
     """Nine probabilities that cut the mass of the logging policy on up to 500 rows into tenths."""
     assert log.logging is not None
-    some = log.take(np.unique(np.linspace(0, len(log) - 1, 500).astype(np.intp)))
+    some = log.take(evenly(len(log), 500))
     p = np.sort(np.concatenate([probabilities(log.logging, b).ravel() for b in some.batches(width=log.n_actions)]))
     place = np.searchsorted(np.cumsum(p) / p.sum(), np.arange(1, 10) / 10)
     return np.unique(p[np.minimum(place, len(p) - 1)])

@@ -16,6 +16,7 @@ NORMAL_VARIANCE = 25.0
 """From this variance on, a count is compared by a normal z with its own variance; below, by a binomial tail."""
 
 LEAST_ROWS, MOST_CONTEXTS, HARDLY, FEWEST = 500, 50, 0.05, 10
+MOST_ROWS = 50_000
 
 
 @final
@@ -179,6 +180,11 @@ def drift(values: Floats, block: Ints, clusters: Ints | None) -> tuple[float, fl
     return change, min(1.0, 2 * min(float(chdtrc(len(mean) - 1, statistic)), two_sided(trend)))
 
 
+def evenly(n: int, most: int) -> Ints:
+    """At most so many row numbers out of n, evenly spaced."""
+    return np.arange(n) if n <= most else np.unique(np.linspace(0, n - 1, most).astype(np.intp))
+
+
 def action_matters(log: LoggedData) -> float | None:
     """p-value that the logged propensities do not depend on the logged action, given the contexts.
 
@@ -186,22 +192,23 @@ def action_matters(log: LoggedData) -> float | None:
     the action, alone or together with a context. The largest score statistic over actions and contexts, by Bonferroni.
     None where there is nothing to test: no contexts, too few rows, or propensities that hardly vary.
     """
-    n, k = len(log), log.n_actions
-    if log.propensities is None or log.contexts.shape[1] == 0 or n < LEAST_ROWS:
+    k = log.n_actions
+    if log.propensities is None or log.contexts.shape[1] == 0 or len(log) < LEAST_ROWS:
         return None
-    x = log.contexts[:, :MOST_CONTEXTS]
+    some = evenly(len(log), MOST_ROWS)  # enough to see a column that belongs to other rows
+    n, actions, x = len(some), log.actions[some], log.contexts[some, :MOST_CONTEXTS]
     spread = x.std(axis=0)
     x = np.column_stack([np.ones(n), (x[:, spread > 0] - x[:, spread > 0].mean(axis=0)) / spread[spread > 0]])
-    logs = np.log(log.propensities)
+    logs = np.log(log.propensities[some])
     if logs.std() < HARDLY:
         return None
     rest = logs - x @ np.linalg.lstsq(x, logs, rcond=None)[0]
-    count = np.bincount(log.actions, minlength=k)
+    count = np.bincount(actions, minlength=k)
     largest, tests = 0.0, 0
     for column in x.T:
         score = rest * column
-        total = np.bincount(log.actions, weights=score, minlength=k)
-        square = np.bincount(log.actions, weights=score**2, minlength=k)
+        total = np.bincount(actions, weights=score, minlength=k)
+        square = np.bincount(actions, weights=score**2, minlength=k)
         enough = (count >= 20) & (square > 0)
         tests += int(enough.sum())
         largest = max(largest, float((np.abs(total[enough]) / np.sqrt(square[enough])).max(initial=0.0)))

@@ -297,7 +297,8 @@ def markdown_worlds(cells: Sequence[dict[str, Any]]) -> str:
     lines = ["| " + " | ".join(heads) + " |", "|---|" + "---:|" * 6]
     for world in dict.fromkeys(each["world"] for each in cells):
         own = [each for each in cells if each["world"] == world]
-        sound, broken = (added(c for c in own if c["condition"].startswith("sound") == yes) for yes in (True, False))
+        sound = added(each for each in own if each["condition"] == "sound, logging policy known")
+        broken = added(each for each in own if not each["condition"].startswith("sound"))
         missed = sum(broken[f"{level}_missed"] for level in LEVELS)
         row = [
             world, f"{own[0]['rows']:,}", share(sound["ok"], sound["trials"]), share(sound["ok_missed"], sound["ok"]),

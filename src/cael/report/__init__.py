@@ -1,5 +1,5 @@
 """Report: one self-contained HTML file about an evaluation. view: numbers and words; figures: SVG; html: the page."""
 
-from cael.report.html import render, save
+from cael.report.html import Shown, render, save, show
 
-__all__ = ["render", "save"]
+__all__ = ["Shown", "render", "save", "show"]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 from cael.auditing import Audit
 from cael.calibration import Calibration
 from cael.comparison import Comparison
-from cael.errors import InputError
+from cael.errors import InputError, positive_int
 from cael.evaluation import Evaluation
 from cael.planning import Plan
 from cael.report import figures
@@ -63,6 +65,25 @@ def save(path: str | Path, evaluation: Evaluation | None = None, **parts: Any) -
     except OSError as error:
         raise InputError(f"the report could not be written to {where}: {error.strerror}.") from error
     return where
+
+
+@final
+@dataclass(frozen=True)
+class Shown:
+    """A page for a notebook: in a frame of its own, so that its style and the notebook's do not meet."""
+
+    page: str
+    height: int
+
+    def _repr_html_(self) -> str:
+        inside = html.escape(self.page, quote=True)
+        style = f"width:100%;height:{self.height}px;border:0"
+        return f'<iframe srcdoc="{inside}" style="{style}" sandbox title="Report" loading="lazy"></iframe>'
+
+
+def show(evaluation: Evaluation | None = None, *, height: int = 720, **parts: Any) -> Shown:
+    """The page of `render`, which takes the same arguments, for a notebook."""
+    return Shown(render(evaluation, **parts), positive_int("height", height, least=100))
 
 
 def _template() -> Any:
