@@ -190,7 +190,7 @@ def plan(
     for share in shares:
         spread = pieces.spread(share)
         need = None if spread is None else max(2, math.ceil((factor * spread / goal) ** 2))
-        cost = None if uniform is None else share * (baseline - uniform)
+        cost = None if uniform is None else share * (baseline - uniform) + 0.0
         options.append(PlanOption(share, need, spread, cost))
     now = pieces.spread(0.0)
     detectable = None if now is None else factor * now / math.sqrt(len(log))
@@ -293,8 +293,11 @@ def _unseen(problem: Problem) -> float:
 
 
 def _uniform_value(log: LoggedData) -> float | None:
-    """What uniform actions would have earned, by SNIPS; None where the weights are worth too few rows."""
+    """What uniform actions would have earned, by SNIPS; None where the log does not say: an action has no row, or the
+    weights are worth too few rows."""
     assert log.propensities is not None
+    if len(np.unique(log.actions)) < log.n_actions:
+        return None
     w = 1 / (log.n_actions * log.propensities)
     return float(w @ log.rewards / w.sum()) if effective_sample_size(w) >= Thresholds().effective_rows[1] else None
 

@@ -253,9 +253,9 @@ def share(count: int, trials: int) -> str:
     if trials == 0:
         return ""
     if count == 0:
-        return f"0 (< {300 / trials:.1f})"
+        return f"0\u00a0(<\u00a0{300 / trials:.1f})"
     p = count / trials
-    return f"{100 * p:.1f} ± {100 * math.sqrt(p * (1 - p) / trials):.1f}"
+    return f"{100 * p:.1f}\u00a0±\u00a0{100 * math.sqrt(p * (1 - p) / trials):.1f}"
 
 
 def added(cells: Iterable[dict[str, Any]]) -> dict[str, int]:
