@@ -7,7 +7,17 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import cael
-from cael.survey import action_matters, count_p_values, drift, evenly, holm, inverse_means, survey, time_blocks
+from cael.survey import (
+    action_matters,
+    count_p_values,
+    drift,
+    evenly,
+    holm,
+    inverse_means,
+    likeliness,
+    survey,
+    time_blocks,
+)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
@@ -38,10 +48,29 @@ def test_the_survey_agrees_with_a_dense_twin(log, policy):
     assert np.allclose(found.target, q.mean(axis=0))
     own = np.log(p[np.arange(len(log)), log.actions]) + stats.entropy(p, axis=1)
     assert np.allclose(found.score, own)
+    mean = np.log(p.mean(axis=0))
+    assert np.allclose(found.relation, own - mean[log.actions] + p @ mean)
     only = cael.LoggedData(log.contexts, log.actions, log.rewards, log.propensities, n_actions=8)
     bare = survey(only, cael.LoggedOnly(np.full(len(log), 0.2)))
     assert bare.expected is bare.score is bare.target is None
     assert bare.logged.sum() == len(log)
+
+
+def test_scores_average_zero_under_the_logging_policy_and_not_under_another():
+    world = cael.worlds.IndependentWorld()
+    sound, moved = [], []
+    for seed in range(200):
+        log = world.sample(1500, seed)
+        order = np.random.default_rng(seed).permutation(1500)
+        shuffled = cael.LoggedData(
+            log.contexts, log.actions[order], log.rewards, logging=log.logging, n_actions=log.n_actions
+        )
+        sound.append(likeliness(survey(log), None)[1])
+        moved.append(likeliness(survey(shuffled), None)[1])
+    assert np.mean(np.array(sound) < 0.05) < 0.05 + 4 * np.sqrt(0.05 * 0.95 / 200)
+    assert np.mean(np.array(moved) < 0.001) > 0.95
+    only = cael.LoggedData(log.contexts, log.actions, log.rewards, log.propensities)
+    assert likeliness(survey(only), None) is None
 
 
 def test_clusters_widen_what_counts_may_vary_by(log):

@@ -21,6 +21,7 @@ from cael.survey import (
     evenly,
     holm,
     inverse_means,
+    likeliness,
     repeats,
     row_keys,
     two_sided,
@@ -212,10 +213,11 @@ def decile_check(deciles: tuple[Frequency, ...], p_value: float) -> Check | None
 
 
 def surprise_check(log: LoggedData, found: Survey, p_value: float) -> Check | None:
-    if found.score is None:
+    seen = likeliness(found, log.clusters)
+    if seen is None:
         return None
-    mean, z = z_of_mean(found.score, log.clusters)
-    if two_sided(z) >= p_value:
+    mean, p = seen
+    if p >= p_value:
         return Check("surprise", "pass", mean, "The logged actions are as likely as the logging policy says of itself.")
     how = "less" if mean < 0 else "more"
     told = f"The logged actions are {how} likely than the logging policy says of itself, by {abs(mean):.3f} nats a row."

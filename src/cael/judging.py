@@ -18,9 +18,9 @@ from cael.survey import (
     drift,
     holm,
     inverse_means,
+    likeliness,
     time_blocks,
     two_sided,
-    z_of_mean,
 )
 from cael.verdict import Check, Thresholds, Verdict, verdict_of
 
@@ -207,12 +207,11 @@ def off_actions(log: LoggedData, found: Survey, p_value: float) -> tuple[np.ndar
 
 def surprise(log: LoggedData, found: Survey, limits: Thresholds) -> Check | None:
     """Whether the logged actions are as likely as the logging policy says that its own actions are."""
-    if found.score is None:
+    seen = likeliness(found, log.clusters)
+    if seen is None:
         return None
-    mean, z = z_of_mean(found.score, log.clusters)
-    if mean != 0 and z == 0:
-        z = math.copysign(math.inf, mean)
-    size = abs(mean) if two_sided(z) < limits.p_value else 0.0
+    mean, p = seen
+    size = abs(mean) if p < limits.p_value else 0.0
     status = limits.status("surprise", size)
     told = "The logged actions are as likely as the old policy says they should be."
     if status != "pass":
@@ -250,7 +249,7 @@ def drifting(log: LoggedData, best: Estimate, level: float, limits: Thresholds) 
         seen.append(("new policy's value", *drift(np.asarray(best.contributions), block, log.clusters)))
     what, change, p = min(seen, key=lambda each: each[2])
     size = abs(change) / half if half > 0 else (math.inf if change else 0.0)
-    if p * len(seen) < limits.p_value:
+    if p * len(seen) < limits.drift_p_value:
         status = limits.status("drift", size)
     told = f"No change over {name} that the interval does not allow for."
     if status != "pass":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import final
 
@@ -26,7 +27,9 @@ class Survey:
 
     logged: (k,) rows of each action. expected: (k,) sum over rows of the logging policy's probability, and variance:
     (k,) of the count around it (both None where only the logged action's propensity is known). score: (n,)
-    log mu(a_i|x_i) + entropy of mu(.|x_i), which has mean zero if the logging policy is what it says. worst_sum: the
+    log mu(a_i|x_i) + entropy of mu(.|x_i), which has mean zero if the logging policy is what it says. relation: (n,)
+    the same of mu(a|x) / mean over rows of mu(a|.), which sees most sharply whether actions belong to these contexts,
+    as the popularity of the actions is taken out of it. worst_sum: the
     largest distance of a row's probabilities from one. target: (k,) the target's mean probability of each action.
     """
 
@@ -34,6 +37,7 @@ class Survey:
     expected: Floats | None
     variance: Floats | None
     score: Floats | None
+    relation: Floats | None
     worst_sum: float | None
     target: Floats | None
 
@@ -65,9 +69,21 @@ def survey(log: LoggedData, target: Policy | None = None) -> Survey:
         expected if knows else None,
         variance if knows else None,
         score if knows else None,
+        score - _popularity(log, expected) if knows else None,
         worst if knows else None,
         mass / len(log) if wants else None,
     )
+
+
+def _popularity(log: LoggedData, expected: Floats) -> Floats:
+    """log m(a_i) - sum over a of mu(a|x_i) log m(a), with m the mean over rows of mu, shape (n,)."""
+    assert log.logging is not None
+    popular = np.log(np.maximum(expected / len(log), 1e-300))
+    own, at = popular[log.actions], 0
+    for batch in log.batches(width=log.n_actions):
+        own[at : at + len(batch)] -= probabilities(log.logging, batch) @ popular
+        at += len(batch)
+    return own
 
 
 def target_mass(log: LoggedData, target: Policy) -> Floats:
@@ -142,6 +158,19 @@ def z_of_mean(values: Floats, clusters: Ints | None) -> tuple[float, float]:
     mean = float(values.mean())
     error = inference.stderr(inference.units(values, clusters))
     return mean, mean / error if error > 0 else 0.0
+
+
+def likeliness(found: Survey, clusters: Ints | None) -> tuple[float, float] | None:
+    """(mean, p-value) of the score that is further from 0, for both tests together; None: the policy is not known."""
+    if found.score is None or found.relation is None:
+        return None
+    told = []
+    for each in (found.score, found.relation):
+        mean, z = z_of_mean(each, clusters)
+        if z == 0 and abs(mean) > 1e-9:  # no spread, and not 0
+            z = math.inf
+        told.append((mean, min(1.0, 2 * two_sided(z))))
+    return min(told, key=lambda pair: pair[1])
 
 
 def time_order(log: LoggedData) -> Ints:

@@ -133,6 +133,7 @@ class Thresholds:
     bias: the bound on the bias of the estimate, in half-widths of the interval, where the estimator knows one. Above 1
         the bias can be larger than the noise.
     p_value: below it a deviation counts as beyond chance; 0.001, as every log is checked for many things.
+    drift_p_value: the same for drift, which never refuses: a caution costs little, and drift is hard to see.
     """
 
     effective_rows: tuple[float, float] = (100.0, 20.0)
@@ -147,12 +148,13 @@ class Thresholds:
     drift: tuple[float, float] = (0.5, float("inf"))
     bias: tuple[float, float] = (1.0, 5.0)
     p_value: float = 0.001
+    drift_p_value: float = 0.01
 
     def __post_init__(self) -> None:
-        if not 0 < self.p_value < 1:
-            raise InputError(f"p_value must be between 0 and 1; got {self.p_value!r}.")
         for name, pair in asdict(self).items():
-            if name == "p_value":
+            if name.endswith("p_value"):
+                if not 0 < pair < 1:
+                    raise InputError(f"{name} must be between 0 and 1; got {pair!r}.")
                 continue
             if len(pair) != 2 or not all(isinstance(each, int | float) and each >= 0 for each in pair):
                 raise InputError(f"{name} must be (caution, refuse), two numbers >= 0; got {pair!r}.")

@@ -3,8 +3,8 @@
     python -m cael.experiments.verdicts run  --out docs/results/verdicts.json --trials 100     (make verdicts)
     python -m cael.experiments.verdicts page --out docs/results
 
-Trial t of a world is the log of seed 1000 + t, broken with the random numbers of that seed; the thresholds were set
-while looking at seeds below 1000. Every evaluation is that of `cael.evaluate` with its defaults; the
+Trial t of a world is the log of seed 2000 + t, broken with the random numbers of that seed; the thresholds were set
+while looking at seeds below 2000. Every evaluation is that of `cael.evaluate` with its defaults; the
 interval is the 95% interval of its headline estimate.
 """
 
@@ -29,7 +29,7 @@ from cael.policy import Policy, probabilities
 from cael.worlds import PaperWorld, suite
 
 LEVELS = ("ok", "caution", "refuse")
-FIRST = 1000
+FIRST = 2000
 DRIFT = 0.5
 """Change of the reward over the whole log, in standard deviations of the reward."""
 
