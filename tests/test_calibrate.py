@@ -107,6 +107,17 @@ def test_bad_arguments():
         cael.calibrate(LOG, WORLD.target, ["IPS"])
 
 
+def test_clusters_and_estimators_that_fail_do_not_stop_it():
+    clustered = cael.LoggedData(
+        LOG.contexts[:40], LOG.actions[:40], LOG.rewards[:40], logging=LOG.logging, clusters=np.arange(40) % 2
+    )
+    found = cael.calibrate(clustered, WORLD.target, [cael.SNIPS(), cael.DR(folds=60)], repeats=3)
+    assert found["DR(folds=60)"].failed == 12
+    assert found["DR(folds=60)"].coverage == 0
+    assert found.rows[-1].estimator == "DR(folds=60)"
+    assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["rows"][-1]["rmse"] is None
+
+
 def test_replanted_rows_are_checked():
     with pytest.raises(cael.LogError, match=r"actions must be in 0\.\.7"):
         LOG.replanted(np.full(1500, 8), LOG.rewards, LOG.propensities)

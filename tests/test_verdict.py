@@ -171,6 +171,15 @@ def test_comparison_carries_a_verdict_for_each_policy():
     assert "worth" in doubtful._repr_html_()
 
 
+def test_compare_and_segments_take_policies_known_on_logged_actions_alone():
+    only = cael.LoggedOnly(np.concatenate([WORLD.target.logged_probability(b) for b in LOG.batches(width=10)]))
+    found = cael.compare(LOG, {"new": only})
+    assert found["new"].estimate.value == cael.SNIPS().estimate(LOG, WORLD.target).value
+    assert cael.segments(LOG, only, np.arange(3000) % 3).estimator == "SNIPS"
+    with pytest.raises(cael.NeedsError, match="SNDR"):
+        cael.compare(LOG, {"new": only}, cael.SNDR())
+
+
 def test_verdicts_print():
     found = broken("rewards that drift")
     assert "verdict: caution" in printed(found)

@@ -88,7 +88,10 @@ def audit(log: LoggedData, *, p_value: float = 0.001, blocks: int = 10) -> Audit
     check_level(p_value)
     positive_int("blocks", blocks, least=2)
     if len(log) < 2 * blocks:
-        raise InputError(f"blocks={blocks} needs at least {2 * blocks} rows; the log has {len(log)}.")
+        raise InputError(
+            f"an audit needs at least {2 * blocks} rows, 2 for each of {blocks} stretches of time; the log has "
+            f"{len(log)}. Pass a smaller blocks=."
+        )
     found, block = survey(log), time_blocks(log, blocks)
     actions, deciles = C.by_action(log, found), C.by_decile(log)
     periods = C.by_period(log, found, block)

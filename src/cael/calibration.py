@@ -38,7 +38,8 @@ HEAD = ("estimator", "RMSE", "bias", "covers", "worst", "width", "failed")
 class CalibrationRow:
     """How an estimator did on rewards whose truth is known.
 
-    rmse, bias: over all planted rewards. coverage: share of intervals that held the truth, and its Monte Carlo error.
+    rmse, bias: over all planted rewards (infinite and 0 where it never worked). coverage: share of intervals that held
+    the truth, and its Monte Carlo error.
     worst_coverage, worst_kind: of the kind of reward on which the intervals did worst. width: mean width of the
     intervals. failed: trials in which the estimator raised an error (they count as not covered).
     """
@@ -113,7 +114,8 @@ class Calibration:
         """Plain types, ready for JSON."""
         return {
             "sentence": self.sentence(), "best": self.best, "kinds": list(self.kinds), "repeats": self.repeats,
-            "n": self.n, "level": self.level, "redrawn": self.redrawn, "rows": [asdict(row) for row in self.rows],
+            "n": self.n, "level": self.level, "redrawn": self.redrawn,
+            "rows": [{**asdict(row), "rmse": row.rmse if math.isfinite(row.rmse) else None} for row in self.rows],
         }  # fmt: skip
 
     def table(self) -> list[tuple[str, ...]]:
@@ -121,7 +123,7 @@ class Calibration:
         return [
             (
                 row.estimator,
-                f"{row.rmse:.3g}",
+                f"{row.rmse:.3g}" if math.isfinite(row.rmse) else "",
                 f"{row.bias:+.2g}",
                 f"{row.coverage:.0%} ± {row.coverage_error:.0%}",
                 f"{row.worst_coverage:.0%} ({row.worst_kind})",

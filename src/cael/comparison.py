@@ -155,14 +155,15 @@ def compare(
 ) -> Comparison:
     """Which of these policies beats the logging policy, and by how much?
 
-    Each policy's estimate (by `estimator`, SNDR if None) is contrasted, row by row, with the mean logged reward, which
+    Each policy's estimate (by `estimator`; if None, by SNDR, or by SNIPS where only the probabilities of logged actions
+    are known) is contrasted, row by row, with the mean logged reward, which
     is the value of the logging policy; a max-t multiplier bootstrap makes the intervals hold for all policies at once.
     """
     refuse_constant_rewards(log)
     named = policies if isinstance(policies, Mapping) else {f"{i}: {as_policy(p)!r}": p for i, p in enumerate(policies)}
     if not named:
         raise InputError("compare needs at least one policy.")
-    chosen = SNDR() if estimator is None else estimator
+    chosen = default_estimator([as_policy(policy) for policy in named.values()]) if estimator is None else estimator
     baseline = LoggedMean().estimate(log, as_policy(next(iter(named.values()))))
     estimates, verdicts = {}, {}
     found = survey(log)
@@ -175,6 +176,11 @@ def compare(
         for name, lift in lifts.items()
     ]
     return Comparison(tuple(sorted(rows, key=lambda row: -row.estimate.value)), baseline, level, factor)
+
+
+def default_estimator(policies: Sequence[Policy]) -> Estimator:
+    """SNDR; SNIPS where one of the policies is known on logged actions alone."""
+    return SNDR() if all(policy.complete for policy in policies) else SNIPS()
 
 
 def _judged(

@@ -273,13 +273,17 @@ class LoggedData:
         return part
 
     def replanted(self, actions: ArrayLike, rewards: ArrayLike, propensities: ArrayLike) -> LoggedData:
-        """These rows, with other actions, rewards and propensities; row-aligned policies stay aligned."""
+        """These rows, with other actions, rewards and propensities; row-aligned policies stay aligned.
+
+        Clusters are dropped: what happened together says nothing about what is put in its place.
+        """
         n, part = len(self), object.__new__(LoggedData)
         part._fill(**{name: getattr(self, name) for name in LoggedData.__annotations__})
         part._fill(
             actions=frozen(checks.actions_of(actions, n)),
             rewards=frozen(checks.vector("rewards", rewards, n)),
             propensities=frozen(checks.propensities_of(propensities, n)),
+            clusters=None,
         )
         checks.count_actions(self.n_actions, part.actions, None, None)
         return part

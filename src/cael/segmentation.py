@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike
 
 from cael import inference
 from cael._types import Array, Floats, Ints
+from cael.comparison import default_estimator
 from cael.errors import InputError, first_bad, positive_int
-from cael.estimators import SNDR, Estimator, LoggedMean
+from cael.estimators import Estimator, LoggedMean
 from cael.evaluation import direction, html_rows, refuse_constant_rewards
 from cael.inference import Interval
 from cael.log import LoggedData
@@ -155,15 +156,15 @@ def segments(
     """For whom, or when, is the policy better? Values and lifts by segment.
 
     labels: (n,) strings or numbers, one per row. windows: instead of labels, this many stretches of time of equal
-    numbers of rows, by the timestamps, or by the order of the rows where there are none. estimator: SNDR if None. The
-    intervals of the lifts hold for all segments together (max-t bootstrap); the shrunk lifts are empirical Bayes
+    numbers of rows, by the timestamps, or by the order of the rows where there are none. estimator: as of `compare`.
+    The intervals of the lifts hold for all segments together (max-t bootstrap); the shrunk lifts are empirical Bayes
     estimates under a normal prior whose spread is estimated (no shrinkage with fewer than 4 segments).
     """
     refuse_constant_rewards(log)
     inference.check_level(level)
     names, codes = _codes(log, labels, windows)
     problem = Problem(log, policy)
-    chosen = SNDR() if estimator is None else estimator
+    chosen = default_estimator([problem.policy]) if estimator is None else estimator
     problem.require(chosen.name, chosen.needs)
     estimate = chosen.solve(problem)
     lift = estimate - LoggedMean().solve(problem)
