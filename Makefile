@@ -33,7 +33,7 @@ quick: $(DEV)
 	$(BIN)/cael reproduce --quick --out results/quick
 
 verdicts: $(DEV)
-	$(BIN)/python -m cael.experiments.verdicts run --out docs/results/verdicts.json --trials 100
+	$(BIN)/python -m cael.experiments.verdicts run --out docs/results/verdicts.json --trials 60
 	$(BIN)/python -m cael.experiments.verdicts page --out docs/results
 
 docs: $(DEV)

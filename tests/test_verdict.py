@@ -143,7 +143,7 @@ def test_the_headline_can_be_chosen():
     assert found.lift.value == pytest.approx(found["SNIPS"].value - LOG.rewards.mean())
     assert found.verdict.estimator == "SNIPS"
     assert cael.evaluate(LOG, WORLD.target, cael.MIPS(), headline=cael.MIPS()).headline == "MIPS"
-    with pytest.raises(cael.CaelError, match="no estimate named 'XYZ'"):
+    with pytest.raises(InputError, match="no estimate named 'XYZ'"):
         cael.evaluate(LOG, WORLD.target, headline="XYZ")
 
 

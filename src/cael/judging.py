@@ -8,13 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from cael._types import Floats
-from cael.errors import CaelError
+from cael.errors import InputError
 from cael.estimate import Estimate
 from cael.log import LoggedData
 from cael.survey import (
     Survey,
     action_matters,
     count_p_values,
+    depends_on_action,
     drift,
     holm,
     inverse_means,
@@ -29,6 +30,7 @@ CONSISTENT = ("IPS", "SNIPS", "DR", "SNDR")
 BLOCKS = 10
 LEAST_COUNT = 50
 UNRELATED = 0.01
+NO_EFFECT = 0.05
 
 
 def choose_headline(estimates: Sequence[Estimate], asked: str | None) -> str:
@@ -36,7 +38,7 @@ def choose_headline(estimates: Sequence[Estimate], asked: str | None) -> str:
     names = [each.estimator for each in estimates]
     if asked is not None:
         if asked not in names:
-            raise CaelError(f"headline: no estimate named {asked!r}; there are: {', '.join(names)}.")
+            raise InputError(f"headline: no estimate named {asked!r}; there are: {', '.join(names)}.")
         return asked
     return next((name for name in PREFERRED if name in names), names[0])
 
@@ -64,6 +66,7 @@ def judge(
         frequencies(log, found, limits),
         surprise(log, found, limits),
         column(log, found),
+        effect(log),
         drifting(log, best, level, limits),
         bias(best, level, limits),
     ]
@@ -235,6 +238,20 @@ def column(log: LoggedData, found: Survey) -> Check | None:
         "the two columns may belong to other rows."
     )
     return Check("propensity_column", "warn", p, told)
+
+
+def effect(log: LoggedData) -> Check | None:
+    """Whether rewards have anything to do with the actions; if not, the columns may not belong together."""
+    p = depends_on_action(log.rewards, log)
+    if p is None:
+        return None
+    if p <= NO_EFFECT:
+        return Check("action_effect", "pass", p, "The rewards depend on the actions.")
+    told = (
+        f"The rewards show no sign of depending on the actions (p = {p:.2f}): no action is better than another, or the "
+        "two columns belong to different rows."
+    )
+    return Check("action_effect", "warn", p, told)
 
 
 def drifting(log: LoggedData, best: Estimate, level: float, limits: Thresholds) -> Check:

@@ -17,7 +17,7 @@ NORMAL_VARIANCE = 25.0
 """From this variance on, a count is compared by a normal z with its own variance; below, by a binomial tail."""
 
 LEAST_ROWS, MOST_CONTEXTS, HARDLY, FEWEST = 500, 50, 0.05, 10
-MOST_ROWS = 50_000
+MOST_ROWS = 200_000
 
 
 @final
@@ -218,30 +218,41 @@ def action_matters(log: LoggedData) -> float | None:
     """p-value that the logged propensities do not depend on the logged action, given the contexts.
 
     Propensities are probabilities of the action taken, so what contexts leave open in their logarithm must depend on
-    the action, alone or together with a context. The largest score statistic over actions and contexts, by Bonferroni.
-    None where there is nothing to test: no contexts, too few rows, or propensities that hardly vary.
+    the action. None where there is nothing to test: no contexts, too few rows, or propensities that hardly vary.
     """
-    k = log.n_actions
-    if log.propensities is None or log.contexts.shape[1] == 0 or len(log) < LEAST_ROWS:
+    if log.propensities is None or log.contexts.shape[1] == 0:
         return None
-    some = evenly(len(log), MOST_ROWS)  # enough to see a column that belongs to other rows
+    logs = np.log(log.propensities)
+    return None if logs.std() < HARDLY else depends_on_action(logs, log)
+
+
+def depends_on_action(values: Floats, log: LoggedData) -> float | None:
+    """p-value that values (n,) do not depend on the action, alone or together with a context, given the contexts.
+
+    Score statistics over actions and contexts: the largest, by Bonferroni, or the sum of their squares, by a
+    chi-square, each at half the level. None: too few rows, or rows of an action.
+    """
+    from scipy.special import chdtrc
+
+    k = log.n_actions
+    if len(log) < LEAST_ROWS:
+        return None
+    some = evenly(len(log), MOST_ROWS)
     n, actions, x = len(some), log.actions[some], log.contexts[some, :MOST_CONTEXTS]
     spread = x.std(axis=0)
     x = np.column_stack([np.ones(n), (x[:, spread > 0] - x[:, spread > 0].mean(axis=0)) / spread[spread > 0]])
-    logs = np.log(log.propensities[some])
-    if logs.std() < HARDLY:
-        return None
-    rest = logs - x @ np.linalg.lstsq(x, logs, rcond=None)[0]
+    rest = values[some] - x @ np.linalg.lstsq(x, values[some], rcond=None)[0]
     count = np.bincount(actions, minlength=k)
-    largest, tests = 0.0, 0
+    largest, squares, tests = 0.0, 0.0, 0
     for column in x.T:
         score = rest * column
         total = np.bincount(actions, weights=score, minlength=k)
         square = np.bincount(actions, weights=score**2, minlength=k)
         enough = (count >= 20) & (square > 0)
         tests += int(enough.sum())
-        largest = max(largest, float((np.abs(total[enough]) / np.sqrt(square[enough])).max(initial=0.0)))
-    return min(1.0, tests * two_sided(largest)) if tests else None
+        z = np.abs(total[enough]) / np.sqrt(square[enough])
+        largest, squares = max(largest, float(z.max(initial=0.0))), squares + float(z @ z)
+    return min(1.0, 2 * min(tests * two_sided(largest), float(chdtrc(tests, squares)))) if tests else None
 
 
 def action_drift(actions: Ints, block: Ints, k: int) -> tuple[float, float]:

@@ -1,10 +1,10 @@
 """How often the verdict says "ok" while the truth lies outside the interval, on sound logs and on broken ones.
 
-    python -m cael.experiments.verdicts run  --out docs/results/verdicts.json --trials 100     (make verdicts)
+    python -m cael.experiments.verdicts run  --out docs/results/verdicts.json --trials 60      (make verdicts)
     python -m cael.experiments.verdicts page --out docs/results
 
-Trial t of a world is the log of seed 2000 + t, broken with the random numbers of that seed; the thresholds were set
-while looking at seeds below 2000. Every evaluation is that of `cael.evaluate` with its defaults; the
+Trial t of a world is the log of seed 3000 + t, broken with the random numbers of that seed; the thresholds were set
+while looking at seeds below 3000. Every evaluation is that of `cael.evaluate` with its defaults; the
 interval is the 95% interval of its headline estimate.
 """
 
@@ -29,7 +29,7 @@ from cael.policy import Policy, probabilities
 from cael.worlds import PaperWorld, suite
 
 LEVELS = ("ok", "caution", "refuse")
-FIRST = 2000
+FIRST = 3000
 DRIFT = 0.5
 """Change of the reward over the whole log, in standard deviations of the reward."""
 
@@ -99,12 +99,13 @@ class ClickWorld:
 
 
 def worlds() -> dict[str, tuple[Any, int]]:
-    """The suite of worlds, and three with the overlap that a careful experimenter would have."""
+    """The suite of worlds, and four with the overlap that a careful experimenter would have."""
     return {
         **suite(),
         "paper, 10 actions": (PaperWorld(n_actions=10, gamma=0.3), 2000),
         "paper, 50 actions": (PaperWorld(n_actions=50, gamma=0.3), 5000),
         "clicks": (ClickWorld(), 10_000),
+        "uniform logging": (PaperWorld(n_actions=10), 2000),
     }
 
 

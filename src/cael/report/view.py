@@ -19,15 +19,10 @@ from cael.evaluation import Evaluation
 from cael.planning import Plan
 from cael.report.figures import is_doubtful
 from cael.segmentation import Segments
-from cael.verdict import Check, Verdict, by_gravity
+from cael.verdict import MEANING, Check, Verdict, by_gravity
 
 MOST_ROWS = 60
 MOST_TEXT = 300
-MEANINGS = {
-    "ok": "The checks found nothing that speaks against the number.",
-    "caution": "The number may be used with the doubts below in mind.",
-    "refuse": "Do not decide on this number.",
-}
 TITLES = {
     "evidence": "Evidence",
     "effective_rows": "Enough rows",
@@ -40,6 +35,7 @@ TITLES = {
     "frequencies": "Action frequencies",
     "surprise": "Logging policy",
     "propensity_column": "Propensity column",
+    "action_effect": "Effect of actions",
     "drift": "Drift",
     "bias": "Bias",
     "propensities": "Propensities",
@@ -127,7 +123,7 @@ def view(
     return View(
         title=short(title, 120),
         level=level,
-        meaning=MEANINGS[level],
+        meaning=MEANING[level],
         headline=_headline(evaluation, comparison, level),
         reasons=tuple(each.sentence for each in by_gravity(checks) if each.status in ("warn", "fail")),
         checks=tuple(_check(each) for each in by_gravity(checks)),
