@@ -54,6 +54,7 @@ def test_false_alarms_are_rare():
         ("actions shuffled, logging policy known", "surprise"),
         ("actions shuffled, propensities only", "propensity_column"),
         ("a fifth of the actions lost, logging policy known", "frequencies"),
+        ("actions shuffled, propensities only", "action_effect"),
         ("rewards that drift", "reward_drift"),
     ],
 )

@@ -10,6 +10,7 @@ import cael
 from cael.survey import (
     action_matters,
     count_p_values,
+    depends_on_action,
     drift,
     evenly,
     holm,
@@ -102,6 +103,17 @@ def test_drift_sees_a_trend_and_keeps_its_level():
     change, found = drift(rng.normal(size=1000) + np.linspace(0, 0.6, 1000), block, None)
     assert found < 1e-3
     assert 0 < change < 0.6
+
+
+def test_rewards_that_do_not_depend_on_actions():
+    log = cael.worlds.PaperWorld(n_actions=10).sample(2000, seed=3)
+    assert depends_on_action(log.rewards, log) < 1e-6
+    rng = np.random.default_rng(0)
+    p = np.array([depends_on_action(rng.exponential(size=2000), log) for _ in range(300)])
+    assert (p < 0.05).mean() < 0.05 + 4 * np.sqrt(0.05 * 0.95 / 300)
+    only = cael.LoggedData(None, log.actions, log.actions + rng.normal(size=2000), log.propensities)
+    assert depends_on_action(only.rewards, only) < 1e-6
+    assert depends_on_action(log.rewards, log.take(np.arange(100))) is None
 
 
 def test_some_rows_stand_for_many():

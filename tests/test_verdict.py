@@ -68,6 +68,17 @@ def test_a_broken_log_is_seen_by_the_check_made_for_it(condition, culprit, level
         assert reason.count(". ") == 0  # one sentence
 
 
+def test_shuffled_actions_are_seen_even_under_a_uniform_logging_policy():
+    world = cael.worlds.PaperWorld(n_actions=10)
+    log = world.sample(2000, seed=1)
+    assert cael.evaluate(log, world.target).verdict.level == "ok"
+    order = np.random.default_rng(0).permutation(2000)
+    moved = cael.LoggedData(log.contexts, log.actions[order], log.rewards, logging=log.logging)
+    found = cael.evaluate(moved, world.target)
+    assert found.verdict.level == "caution"
+    assert check(found, "action_effect").status == "warn"
+
+
 def test_few_effective_rows_are_refused():
     world = cael.worlds.PaperWorld(n_actions=200, gamma=-0.3)
     found = cael.evaluate(world.sample(1000, seed=0), world.target)

@@ -17,6 +17,7 @@ from cael.survey import (
     action_drift,
     action_matters,
     count_p_values,
+    depends_on_action,
     drift,
     evenly,
     holm,
@@ -232,6 +233,16 @@ def column_check(log: LoggedData, found: Survey) -> Check | None:
         return Check("propensity_column", "pass", p, "The propensities depend on the actions they belong to.")
     told = f"Given the contexts, the propensities have nothing to do with the actions beside them (p = {p:.2f})."
     return Check("propensity_column", "warn", p, told)
+
+
+def effect_check(log: LoggedData) -> Check | None:
+    p = depends_on_action(log.rewards, log)
+    if p is None:
+        return None
+    if p <= 0.05:
+        return Check("action_effect", "pass", p, "The rewards depend on the actions.")
+    told = f"The rewards show no sign of depending on the actions (p = {p:.2f}): do the two columns belong together?"
+    return Check("action_effect", "warn", p, told)
 
 
 def by_period(log: LoggedData, found: Survey, block: Ints) -> tuple[Period, ...]:

@@ -103,6 +103,7 @@ def audit(log: LoggedData, *, p_value: float = 0.001, blocks: int = 10) -> Audit
         C.decile_check(deciles, p_value),
         C.surprise_check(log, found, p_value),
         C.column_check(log, found),
+        C.effect_check(log),
         C.period_check(periods, p_value),
         *C.drifts(log, block, p_value),
         C.duplicates(log),
