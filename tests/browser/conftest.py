@@ -1,5 +1,8 @@
-"""A headless Chromium, and pages for it to open; without a browser these tests are skipped and say how to get one."""
+"""A headless Chromium, and pages for it to open; without a browser these tests are skipped and say how to get one.
 
+With CAEL_NEED_BROWSER=1, as in CI, they fail instead."""
+
+import os
 import shutil
 
 import numpy as np
@@ -14,7 +17,7 @@ HOW = "no browser: install one with `apt-get install -y chromium chromium-driver
 def browser():
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if chromium is None or driver is None:
-        pytest.skip(HOW)
+        (pytest.fail if os.environ.get("CAEL_NEED_BROWSER") else pytest.skip)(HOW)
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
