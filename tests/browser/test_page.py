@@ -119,6 +119,18 @@ def test_strings_of_the_data_are_text_and_nothing_else(browser, pages, parts):
     assert any(label.startswith("</title><script>") for label in labels)
 
 
+def test_paper_is_white_even_where_the_screen_is_dark(browser, pages):
+    opened(browser, pages["ok"], "dark")
+    colour = "return getComputedStyle(document.body).backgroundColor"
+    assert browser.execute_script(colour) == "rgb(20, 23, 27)"
+    browser.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia",
+        {"media": "print", "features": [{"name": "prefers-color-scheme", "value": "dark"}]},
+    )
+    assert browser.execute_script(colour) == "rgb(255, 255, 255)"
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+
+
 def test_it_can_be_read_without_scripts_and_has_one_of_each_id(browser, pages):
     opened(browser, pages["ok"])
     ids = browser.execute_script("return [...document.querySelectorAll('[id]')].map(e => e.id)")

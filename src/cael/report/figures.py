@@ -101,10 +101,10 @@ def intervals(evaluation: Evaluation) -> Picture:
     estimates = [each for each in evaluation if each.estimator != "LoggedMean"]
     found = [each.interval(evaluation.level) for each in estimates]
     base = evaluation.baseline
-    names = [each.estimator for each in estimates]
+    names = [_clip(each.estimator, 34) for each in estimates]
     doubtful = [is_doubtful(each) or evaluation.verdict.level == "refuse" for each in estimates]
     rows = [(e.value, i.low, i.high) for e, i in zip(estimates, found, strict=True)]
-    marked = names.index(evaluation.headline) if evaluation.headline in names else -1
+    marked = next((at for at, each in enumerate(estimates) if each.estimator == evaluation.headline), -1)
     colours = [GREY if grey else MAIN if at == marked else SECOND for at, grey in enumerate(doubtful)]
     told = (
         f"Values of {len(names)} estimators with {evaluation.level:.0%} intervals; the line is the old policy's value. "
