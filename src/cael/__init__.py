@@ -1,6 +1,8 @@
 """Off-policy evaluation for contextual bandits: what would this new policy have earned, and can I trust the answer?"""
 
-from cael import codes, report, testing, worlds
+from typing import Any as _Any
+
+from cael import codes, testing, worlds
 from cael._version import __version__
 from cael.audit_checks import Frequency, Period
 from cael.auditing import Audit, audit
@@ -134,3 +136,12 @@ __all__ = [
     "testing",
     "worlds",
 ]
+
+
+def __getattr__(name: str) -> _Any:
+    """The report, imported when it is first asked for."""
+    if name == "report":
+        import importlib
+
+        return importlib.import_module("cael.report")
+    raise AttributeError(f"module 'cael' has no attribute {name!r}")
