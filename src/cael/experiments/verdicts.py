@@ -250,11 +250,13 @@ def run(trials: int, only: Sequence[str] = ()) -> Iterator[Cell]:
 
 
 def share(count: int, trials: int) -> str:
-    """A share with its Monte Carlo standard error, in percent; an upper 95% limit where nothing was seen."""
+    """A share with its Monte Carlo standard error, in percent; a 95% limit where it was seen never or always."""
     if trials == 0:
         return ""
     if count == 0:
         return f"0\u00a0(<\u00a0{300 / trials:.1f})"
+    if count == trials:
+        return f"100\u00a0(>\u00a0{100 - 300 / trials:.1f})" if trials > 3 else "100"
     p = count / trials
     return f"{100 * p:.1f}\u00a0±\u00a0{100 * math.sqrt(p * (1 - p) / trials):.1f}"
 
