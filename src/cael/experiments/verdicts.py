@@ -268,29 +268,24 @@ def added(cells: Iterable[dict[str, Any]]) -> dict[str, int]:
     return {name: sum(each[name] for each in listed) for name in names}
 
 
-def line(label: Sequence[str], total: dict[str, int]) -> str:
+def line(label: str, total: dict[str, int]) -> str:
     n = total["trials"]
     missed = sum(total[f"{level}_missed"] for level in LEVELS)
-    cells = [
-        *label,
-        str(n),
-        *(share(total[level], n) for level in LEVELS),
-        share(total["errors"], n),
-        share(missed, n),
-        f"**{share(total['ok_missed'], n)}**",
-        share(total["ok_missed"], total["ok"]),
-    ]
+    # An error is a refusal that cannot be overlooked.
+    refused = total["refuse"] + total["errors"]
+    cells = [label, *(share(each, n) for each in (total["ok"], total["caution"], refused, missed))]
+    cells += [f"**{share(total['ok_missed'], n)}**", share(total["ok_missed"], total["ok"])]
     return "| " + " | ".join(cells) + " |"
 
 
 def markdown(cells: Sequence[dict[str, Any]]) -> str:
     """A line for each condition, over all worlds."""
-    heads = ["log", "trials", *LEVELS, "error", "truth outside", "false ok", "outside, given ok"]
-    lines = ["| " + " | ".join(heads) + " |", "|---|" + "---:|" * 8]
+    heads = ["log", *LEVELS, "truth outside", "false ok", "outside, given ok"]
+    lines = ["| " + " | ".join(heads) + " |", "|---|" + "---:|" * 6]
     for condition in CONDITIONS:
         same = [each for each in cells if each["condition"] == condition]
         if same:
-            lines.append(line((condition,), added(same)))
+            lines.append(line(condition, added(same)))
     return "\n".join(lines) + "\n"
 
 
