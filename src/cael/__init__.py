@@ -2,7 +2,7 @@
 
 from typing import Any as _Any
 
-from cael import codes, testing, worlds
+from cael import codes, io, testing, worlds
 from cael._version import __version__
 from cael.audit_checks import Frequency, Period
 from cael.auditing import Audit, audit
@@ -41,12 +41,14 @@ from cael.estimators import (
 )
 from cael.evaluation import Evaluation, evaluate
 from cael.inference import Interval
+from cael.io import read
 from cael.log import Batch, LoggedData
 from cael.outcomes import Boosting, FittedOutcome, FixedOutcome, Logistic, OutcomeModel, Ridge, SklearnOutcome
 from cael.overlap import Overlap
 from cael.planning import Plan, PlanOption, plan
 from cael.policy import FromModel, LoggedOnly, Mixture, Policy, Tabular, Uniform
 from cael.problem import Problem
+from cael.propensity import EstimatedLogging, estimate_logging
 from cael.scored import EpsilonGreedy, Softmax
 from cael.segmentation import Segment, Segments, segments
 from cael.sparse import TopK
@@ -79,6 +81,7 @@ __all__ = [
     "EmbeddingFacts",
     "EpsilonGreedy",
     "Estimate",
+    "EstimatedLogging",
     "Estimator",
     "Evaluation",
     "FittedOutcome",
@@ -129,8 +132,11 @@ __all__ = [
     "calibrate",
     "codes",
     "compare",
+    "estimate_logging",
     "evaluate",
+    "io",
     "plan",
+    "read",
     "report",
     "segments",
     "testing",

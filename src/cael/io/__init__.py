@@ -1,5 +1,19 @@
-"""Files in: logs and policies from numpy files."""
+"""Files and tables in: logs, policies, action tables; dictionaries of obp."""
 
+from cael.io.columns import Columns
 from cael.io.numpy_files import load_log, load_policy, save_log
+from cael.io.obp import from_obp
+from cael.io.specs import PolicySpec
+from cael.io.table import LogTable, open_log, read
 
-__all__ = ["load_log", "load_policy", "save_log"]
+__all__ = [
+    "Columns",
+    "LogTable",
+    "PolicySpec",
+    "from_obp",
+    "load_log",
+    "load_policy",
+    "open_log",
+    "read",
+    "save_log",
+]

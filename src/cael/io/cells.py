@@ -1,0 +1,264 @@
+"""From Arrow columns to arrays, cast once, with every cell that is wrong counted by row.
+
+Each function takes the chunks of a column (Arrow arrays, in order) and gives an array with one entry per row and the
+flaws: for each kind of trouble, a mask of rows. What a flawed row holds in the array is filler.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from cael._types import Array, Floats, Ints
+from cael.errors import InputError
+
+Mask = Array
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Flaw:
+    """Cells of a column that are wrong. what: "is missing", "is 0", ...; rows: (m,) row numbers."""
+
+    column: str
+    what: str
+    rows: Ints
+    example: str = ""
+
+
+def flaws(column: str, found: dict[str, Mask], values: Any = None) -> list[Flaw]:
+    """Those of the masks that hold any row."""
+    told = []
+    for what, mask in found.items():
+        rows = np.flatnonzero(mask)
+        if len(rows):
+            told.append(Flaw(column, what, rows, "" if values is None else str(values[int(rows[0])])))
+    return told
+
+
+def is_text(kind: Any) -> bool:
+    import pyarrow.types as t
+
+    kind = kind.value_type if t.is_dictionary(kind) else kind
+    return t.is_string(kind) or t.is_large_string(kind) or _view(kind) or t.is_null(kind)
+
+
+def _view(kind: Any) -> bool:
+    return str(kind) == "string_view"
+
+
+def is_number(kind: Any) -> bool:
+    import pyarrow.types as t
+
+    return t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind) or t.is_boolean(kind)
+
+
+def is_list(kind: Any) -> bool:
+    import pyarrow.types as t
+
+    return t.is_list(kind) or t.is_large_list(kind) or t.is_fixed_size_list(kind)
+
+
+def plain(chunk: Any) -> Any:
+    """A dictionary-encoded or string-view chunk as plain values, a null-typed one as text."""
+    import pyarrow as pa
+    import pyarrow.types as t
+
+    if t.is_dictionary(chunk.type):
+        chunk = chunk.cast(chunk.type.value_type)
+    if _view(chunk.type) or t.is_null(chunk.type) or t.is_large_string(chunk.type):
+        chunk = chunk.cast(pa.string())
+    return chunk
+
+
+def numbers(column: str, chunks: list[Any]) -> tuple[Floats, list[Flaw]]:
+    """float64, finite; text is read as numbers where all of a cell is one."""
+    parts = [_numbers(column, chunk) for chunk in chunks]
+    values = _joined([part[0] for part in parts], np.float64)
+    missing, wrong = _joined([part[1] for part in parts], bool), _joined([part[2] for part in parts], bool)
+    infinite = np.isinf(values)
+    example = next((part[3] for part in parts if part[3]), "")
+    found = flaws(column, {"is missing": missing & ~wrong})
+    found += [Flaw(column, "is not a number", each.rows, example) for each in flaws(column, {"": wrong})]
+    found += flaws(column, {"is infinite": infinite}, values)
+    return values, found
+
+
+def _numbers(column: str, chunk: Any) -> tuple[Floats, Mask, Mask, str]:
+    """values, missing (null or NaN), not a number, an example of the latter."""
+    import pyarrow as pa
+
+    chunk = plain(chunk)
+    none = np.zeros(len(chunk), dtype=bool)
+    if is_text(chunk.type):
+        return _text_numbers(chunk)
+    if not is_number(chunk.type):
+        raise InputError(
+            f"column {column!r} must hold numbers; it holds {chunk.type}. Name another column, or convert this one."
+        )
+    values = chunk.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return values, np.isnan(values), none, ""
+
+
+def _text_numbers(chunk: Any) -> tuple[Floats, Mask, Mask, str]:
+    cells = chunk.to_pylist()
+    values, missing, wrong, example = np.zeros(len(cells)), *(np.zeros(len(cells), dtype=bool) for _ in "ab"), ""
+    for at, cell in enumerate(cells):
+        if cell is None or not cell.strip() or cell.strip().lower() in ("nan", "na", "null", "none"):
+            missing[at], values[at] = True, np.nan
+            continue
+        try:
+            values[at] = float(cell)
+        except ValueError:
+            wrong[at], values[at], example = True, np.nan, example or repr(cell[:40])
+    return values, missing, wrong, example
+
+
+def _joined(parts: list[Array], dtype: Any) -> Array:
+    return np.concatenate(parts).astype(dtype, copy=False) if parts else np.empty(0, dtype)
+
+
+def labels(column: str, chunks: list[Any]) -> tuple[Ints, list[Any], list[Flaw]]:
+    """Codes (n,) into the sorted distinct labels, -1 where missing: whole numbers if all are, else text."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    ready = [_label_chunk(column, chunk) for chunk in chunks]
+    if len({chunk.type for chunk in ready}) > 1:
+        ready = [chunk.cast(pa.string()) for chunk in ready]
+    whole = pa.chunked_array(ready) if ready else pa.chunked_array([pa.array([], pa.string())])
+    encoded = pc.dictionary_encode(whole).combine_chunks()
+    encoded = encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded
+    distinct = encoded.dictionary.to_pylist()
+    order = sorted(range(len(distinct)), key=lambda at: distinct[at])
+    place = np.empty(len(distinct) + 1, dtype=np.intp)
+    place[order] = np.arange(len(distinct))
+    place[-1] = -1
+    codes = place[pc.fill_null(encoded.indices, len(distinct)).to_numpy(zero_copy_only=False)]
+    return codes, [distinct[at] for at in order], flaws(column, {"is missing": codes < 0})
+
+
+def _label_chunk(column: str, chunk: Any) -> Any:
+    """int64 or text, with null for an empty text."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.types as t
+
+    chunk = plain(chunk)
+    if t.is_binary(chunk.type) or t.is_large_binary(chunk.type):
+        raise InputError(f"column {column!r} is no UTF-8 text. Save the file as UTF-8.")
+    if is_text(chunk.type):
+        return pc.if_else(pc.equal(chunk, ""), None, chunk)
+    if t.is_floating(chunk.type) or t.is_decimal(chunk.type):
+        values = chunk.cast(pa.float64())
+        broken = pc.fill_null(pc.and_(pc.is_finite(values), pc.not_equal(pc.floor(values), values)), False)
+        if pc.any(broken).as_py():
+            raise InputError(
+                f"column {column!r} must hold whole numbers or text; it holds {chunk.type}, for example "
+                f"{values.filter(broken)[0].as_py()}. Name another column, or convert this one."
+            )
+        return pc.if_else(pc.is_finite(values), values, None).cast(pa.int64())
+    if t.is_integer(chunk.type) or t.is_boolean(chunk.type):
+        return chunk.cast(pa.int64())
+    if t.is_temporal(chunk.type):
+        return chunk.cast(pa.string())
+    raise InputError(f"column {column!r} must hold whole numbers or text; it holds {chunk.type}.")
+
+
+def times(column: str, chunks: list[Any]) -> tuple[Array, list[Flaw]]:
+    """Numbers, or datetime64[us] in UTC from timestamps, dates and ISO 8601 text."""
+    import pyarrow as pa
+    import pyarrow.types as t
+
+    if all(is_number(chunk.type) for chunk in chunks):
+        return numbers(column, chunks)
+    parts = []
+    for chunk in map(plain, chunks):
+        try:
+            moment = chunk.cast(pa.timestamp("us", "UTC" if getattr(chunk.type, "tz", None) else None), safe=False)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            moment = None
+        if moment is None and t.is_string(chunk.type):
+            moment = _zoned(chunk)
+        if moment is None:
+            raise InputError(
+                f"column {column!r} must hold times (timestamps, dates, numbers, ISO 8601 text); it holds {chunk.type}"
+                + (f", for example {chunk[0].as_py()!r}." if len(chunk) else ".")
+            )
+        parts.append(moment.cast(pa.int64()).fill_null(np.iinfo(np.int64).min).to_numpy())
+    values = _joined(parts, np.int64).view("datetime64[us]")
+    return values, flaws(column, {"is missing": np.isnat(values)})
+
+
+def _zoned(chunk: Any) -> Any:
+    """Text with a time zone, '2026-01-31T10:00:00Z', or None."""
+    import pyarrow as pa
+
+    try:
+        return chunk.cast(pa.timestamp("us", "UTC"))
+    except pa.ArrowInvalid:
+        return None
+
+
+def lists(column: str, chunks: list[Any], cast: Callable[[str, list[Any]], Any]) -> tuple[Ints, Any, list[Flaw]]:
+    """Lengths (n,), the joined entries as `cast` gives them, and the flaws; -1 is the length of a missing list.
+
+    A column of text holds JSON lists, as CSV files do: [0.1, 0.9].
+    """
+    lengths, entries = [], []
+    for chunk in chunks:
+        chunk = _json_lists(column, chunk) if is_text(chunk.type) else chunk
+        if not is_list(chunk.type):
+            raise InputError(f"column {column!r} must hold lists; it holds {chunk.type}.")
+        lengths.append(_lengths(chunk))
+        entries.append(chunk.flatten())
+    if not lengths:
+        return np.empty(0, np.intp), cast(column, []), []
+    n = np.concatenate(lengths)
+    values = cast(column, entries)
+    bad_entries = values[-1]
+    owner = np.repeat(np.arange(len(n)), np.maximum(n, 0))
+    found = [
+        Flaw(column, f"has an entry that {each.what}", np.unique(owner[each.rows]), each.example)
+        for each in bad_entries
+    ]
+    return n, values[:-1], [*flaws(column, {"is missing": n < 0}), *found]
+
+
+def _lengths(chunk: Any) -> Ints:
+    import pyarrow.compute as pc
+
+    return np.asarray(pc.fill_null(pc.list_value_length(chunk), -1).to_numpy(zero_copy_only=False), dtype=np.intp)
+
+
+def _json_lists(column: str, chunk: Any) -> Any:
+    import pyarrow as pa
+
+    cells = [cell if cell and cell.strip() else "null" for cell in plain(chunk).to_pylist()]
+    try:
+        found = pa.array(json.loads(f"[{','.join(cells)}]"))
+    except (ValueError, pa.ArrowException):
+        found = None
+    if found is not None and found.null_count == len(found):
+        return pa.nulls(len(found), pa.list_(pa.float64()))
+    if found is None or not is_list(found.type) or len(found) != len(cells):
+        raise InputError(
+            f'column {column!r} must hold lists; in a text file these are written [0.1, 0.9] or ["a", "b"]; '
+            f"got {_first_not_list(cells)}."
+        )
+    return found
+
+
+def _first_not_list(cells: list[str]) -> str:
+    for row, cell in enumerate(cells):
+        try:
+            value = json.loads(cell)
+        except ValueError:
+            return f"{cell[:40]!r} (row {row})"
+        if value is not None and not isinstance(value, list):
+            return f"{cell[:40]!r} (row {row})"
+    return "lists of mixed types"

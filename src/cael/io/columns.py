@@ -1,0 +1,130 @@
+"""Which column is what: named by the user, or found by a conventional name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from fnmatch import fnmatchcase
+from typing import Any, final
+
+from cael.errors import InputError
+from cael.io.cells import is_list
+from cael.io.sources import Source, shown
+
+CONVENTIONS: dict[str, tuple[str, ...]] = {
+    "action": ("action", "action_id", "actions", "arm", "arm_id", "chosen_action", "item_id", "item"),
+    "reward": ("reward", "rewards", "click", "clicked", "conversion", "outcome"),
+    "propensity": (
+        "propensity", "propensity_score", "propensities", "pscore", "action_probability", "action_prob",
+        "logging_probability",
+    ),
+    "cluster": ("cluster", "cluster_id", "user_id", "user", "session_id", "session"),
+    "timestamp": ("timestamp", "time", "datetime", "ts", "event_time", "logged_at"),
+    "segment": ("segment",),
+    "id": ("decision_id", "request_id", "impression_id", "round_id"),
+}  # fmt: skip
+"""The names that are looked for, in this order and in any case, where a column is not named."""
+
+CONTEXT_LISTS = ("contexts", "context", "features", "x")
+CONTEXT_PREFIXES = ("context_*", "x_*", "ctx_*", "feature_*", "user_feature_*")
+
+
+@final
+@dataclass(frozen=True)
+class Columns:
+    """Which column of the log is what. Those that are not named are looked for by conventional names."""
+
+    action: str | None = None
+    "The action taken: whole numbers, or text."
+    reward: str | None = None
+    "The reward earned."
+    propensity: str | None = None
+    "The logging policy's probability of the action that it took."
+    contexts: tuple[str, ...] | None = None
+    "What was known before the decision: names of columns, patterns such as 'x_*', or a column of lists."
+    cluster: str | None = None
+    "Rows that belong together, such as a user: intervals become cluster-robust."
+    timestamp: str | None = None
+    "When the decision was made."
+    segment: tuple[str, ...] | None = None
+    "Values are also given by this column, for example country. May be repeated."
+    id: str | None = None
+    "A name for each decision; needed to join a policy given as a long table."
+
+
+def as_columns(given: Columns | Mapping[str, Any] | None) -> Columns:
+    """Columns from a mapping such as {"action": "item", "contexts": ["x_*"]}."""
+    if isinstance(given, Columns):
+        return given
+    known = [field.name for field in fields(Columns)]
+    told = dict(given or {})
+    unknown = [name for name in told if name not in known]
+    if unknown:
+        raise InputError(f"unknown role {unknown[0]!r} of a column; there are: {', '.join(known)}.")
+    for name in ("contexts", "segment"):
+        if told.get(name) is not None:
+            told[name] = (told[name],) if isinstance(told[name], str) else tuple(told[name])
+    return Columns(**told)
+
+
+def resolve(source: Source, given: Columns) -> Columns:
+    """The columns of this source: those named must exist, others are looked for; action and reward are needed."""
+    found: dict[str, Any] = {}
+    for role, names in CONVENTIONS.items():
+        value = getattr(given, role)
+        if value is None:
+            found[role] = _conventional(source, names)
+            if role == "segment" and found[role] is not None:
+                found[role] = (found[role],)
+            continue
+        for name in (value,) if isinstance(value, str) else value:
+            source.need(name)
+        found[role] = value
+    for role in ("action", "reward"):
+        if found[role] is None:
+            raise InputError(
+                f"{source.name} has no column for the {role}: none of its columns has a usual name "
+                f"({', '.join(CONVENTIONS[role])}). Name it with {role}= (--{role}); there are {shown(source.names)}."
+            )
+    contexts = _context_columns(source, given.contexts)
+    used = {
+        name: role
+        for role, name in found.items()
+        if isinstance(name, str) and role in ("action", "reward", "propensity")
+    }
+    for name in contexts:
+        if given.contexts and name in used:
+            raise InputError(
+                f"column {name!r} is the {used[name]} and cannot be a context: contexts are what was known before the "
+                "decision."
+            )
+    return replace(Columns(**found), contexts=contexts)
+
+
+def _conventional(source: Source, names: Sequence[str]) -> str | None:
+    lower = {name.lower(): name for name in reversed(source.names)}
+    return next((lower[name] for name in names if name in lower), None)
+
+
+def _context_columns(source: Source, given: tuple[str, ...] | None) -> tuple[str, ...]:
+    if given is not None:
+        return tuple(dict.fromkeys(name for pattern in given for name in matching(source, pattern, "contexts")))
+    one = _conventional(source, CONTEXT_LISTS)
+    if one is not None and is_list(source.type_of(one)):
+        return (one,)
+    for pattern in CONTEXT_PREFIXES:
+        found = [name for name in source.names if fnmatchcase(name.lower(), pattern)]
+        if found:
+            return tuple(found)
+    return () if one is None else (one,)
+
+
+def matching(source: Source, pattern: str, what: str) -> list[str]:
+    """The columns that a name or a pattern with * means, in the order of the table."""
+    if "*" not in pattern:
+        source.need(pattern)
+        return [pattern]
+    found = [name for name in source.names if fnmatchcase(name, pattern)]
+    if not found:
+        raise InputError(f"{what}: no column of {source.name} matches {pattern!r}; it has {shown(source.names)}.")
+    return found

@@ -1,0 +1,197 @@
+"""Actions as numbers 0..k-1 with their labels, contexts and action features as a matrix of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from cael._types import Array, Floats, Ints
+from cael.errors import InputError, positive_int
+from cael.io import cells
+from cael.io.cells import Flaw
+from cael.io.columns import CONVENTIONS, matching
+from cael.io.sources import Source, open_source
+
+MAX_CATEGORIES = 100
+"""A column of text with more different values than this is not made into as many columns of 0 and 1."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Actions:
+    """The actions of a log. labels: (k,) in the order of their numbers. features: (k, f) or None.
+
+    plain: the labels are the numbers 0..k-1 themselves.
+    """
+
+    labels: tuple[Any, ...]
+    features: Floats | None = None
+    source: str = "the log"
+
+    @property
+    def plain(self) -> bool:
+        return all(isinstance(each, int) and each == at for at, each in enumerate(self.labels))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def numbers(self, codes: Ints, distinct: Sequence[Any]) -> Ints:
+        """The action numbers (n,) of codes into distinct labels; -1 for a missing one, -2 for an unknown one."""
+        known = {label: number for number, label in enumerate(self.labels)}
+        if distinct and self.labels and isinstance(distinct[0], str) != isinstance(self.labels[0], str):
+            known, distinct = {str(label): number for label, number in known.items()}, [str(each) for each in distinct]
+        place = np.array([*(known.get(label, -2) for label in distinct), -1], dtype=np.intp)
+        return place[codes]
+
+    def shown(self) -> str:
+        some = ", ".join(repr(each) for each in self.labels[:5])
+        return f"{some}{', ...' if len(self) > 5 else ''} ({len(self)} actions of {self.source})"
+
+
+def read_actions(
+    source: Source, column: str, table: Any, n_actions: int | None
+) -> tuple[Ints, Actions, list[Flaw], list[str]]:
+    """Action numbers (n,), the actions, the flaws, and what to tell the user."""
+    codes, distinct, found = cells.labels(column, source.chunks(column))
+    if not distinct:
+        raise InputError(f"column {column!r} of {source.name} holds no action: {len(codes)} rows, all missing.")
+    if table is not None:
+        actions, notes = _action_table(table, n_actions)
+    else:
+        actions, notes = _from_log(column, distinct, n_actions)
+    numbers = actions.numbers(codes, distinct)
+    unknown = numbers == -2
+    if unknown.any():
+        where = f"0..{len(actions) - 1}" if actions.plain else f"the actions of {actions.source}"
+        example = repr(distinct[codes[int(np.flatnonzero(unknown)[0])]])
+        found = [*found, Flaw(column, f"is not in {where}", np.flatnonzero(unknown), example)]
+    return numbers, actions, found, notes
+
+
+def _from_log(column: str, distinct: list[Any], n_actions: int | None) -> tuple[Actions, list[str]]:
+    whole = isinstance(distinct[0], int)
+    if n_actions is not None:
+        k = positive_int("n_actions", n_actions)
+        if not whole:
+            raise InputError(
+                f"n_actions={k} goes with actions that are numbers 0..{k - 1}, and column {column!r} holds text. "
+                "Give an action table (actions=, --actions), which lists them all."
+            )
+        return Actions(tuple(range(k)), source="n_actions"), []
+    if whole and distinct[0] == 0 and distinct[-1] == len(distinct) - 1:
+        return Actions(tuple(range(len(distinct)))), []
+    kind = "whole numbers with gaps" if whole else "text"
+    advice = " If actions that never occur exist too, give n_actions (--n-actions) or an action table." if whole else ""
+    return Actions(tuple(distinct)), [
+        f"The {len(distinct)} actions of column {column!r} are {kind}, numbered in order.{advice}"
+    ]
+
+
+def _action_table(given: Any, n_actions: int | None) -> tuple[Actions, list[str]]:
+    table = open_source(given)
+    lower = {name.lower(): name for name in table.names}
+    column = next((lower[name] for name in CONVENTIONS["action"] if name in lower), None)
+    if column is None:
+        raise InputError(
+            f"the action table {table.name} needs a column 'action' with the action's number or name; it has "
+            f"{', '.join(map(repr, table.names))}."
+        )
+    codes, distinct, found = cells.labels(column, table.chunks(column))
+    if found:
+        raise InputError(
+            f"the action table {table.name}: column {column!r} is missing in {table.places(found[0].rows)}."
+        )
+    if len(codes) == 0:
+        raise InputError(f"the action table {table.name} has no rows.")
+    twice = np.flatnonzero(np.bincount(codes, minlength=len(distinct)) > 1)
+    if len(twice):
+        rows = np.flatnonzero(codes == twice[0])
+        raise InputError(
+            f"the action table {table.name} lists {distinct[twice[0]]!r} more than once ({table.places(rows)})."
+        )
+    labels = [distinct[code] for code in codes]
+    whole = all(isinstance(each, int) for each in labels) and sorted(labels) == list(range(len(labels)))
+    order = np.argsort(labels) if whole else np.arange(len(labels))
+    if n_actions is not None and n_actions != len(labels):
+        raise InputError(f"n_actions is {n_actions}, but the action table {table.name} lists {len(labels)}.")
+    others = [name for name in table.names if name != column]
+    features, notes, wrong = matrix(table, others, len(labels))
+    if wrong:
+        raise InputError(f"the action table {table.name}: {told(wrong[0], table)}.")
+    ordered = tuple(labels[at] for at in order)
+    return Actions(ordered, features[order] if others else None, table.name), notes
+
+
+def told(flaw: Flaw, source: Source) -> str:
+    """'column 'reward' is missing in 2 rows (rows 3, 17)'."""
+    example = f", such as {flaw.example}," if flaw.example else ""
+    many = f"{len(flaw.rows):,} row{'s' if len(flaw.rows) > 1 else ''}"
+    return f"column {flaw.column!r} {flaw.what}{example} in {many} ({source.places(flaw.rows)})"
+
+
+def matrix(source: Source, columns: Sequence[str], n: int) -> tuple[Floats, list[str], list[Flaw]]:
+    """(n, d) numbers from columns of numbers, of text (0/1 for each value) and of lists; notes; flaws."""
+    blocks: list[Array] = []
+    notes: list[str] = []
+    wrong: list[Flaw] = []
+    for name in columns:
+        chunks, kind = source.chunks(name), source.type_of(name)
+        if cells.is_list(kind) or (cells.is_text(kind) and _looks_like_lists(chunks)):
+            block, flawed = _list_block(name, chunks)
+        elif cells.is_text(kind):
+            block, flawed, note = _one_hot(name, chunks)
+            notes += note
+        else:
+            values, flawed = cells.numbers(name, chunks)
+            block = values[:, None]
+        blocks.append(block)
+        wrong += flawed
+    if not blocks:
+        return np.empty((n, 0)), notes, wrong
+    return (blocks[0] if len(blocks) == 1 else np.hstack(blocks)), notes, wrong
+
+
+def _looks_like_lists(chunks: list[Any]) -> bool:
+    cell = next((each for chunk in chunks for each in cells.plain(chunk)[:1].to_pylist() if each), "")
+    return str(cell).strip().startswith("[")
+
+
+def _list_block(name: str, chunks: list[Any]) -> tuple[Floats, list[Flaw]]:
+    lengths, (entries,), found = cells.lists(name, chunks, cells.numbers)
+    if len(lengths) == 0:
+        return np.empty((0, 0)), found
+    width = int(np.bincount(np.maximum(lengths, 0)).argmax())
+    other = (lengths != width) & (lengths >= 0)
+    if other.any():
+        rows = np.flatnonzero(other)
+        found = [*found, Flaw(name, f"has another number of entries than {width}", rows, str(lengths[rows[0]]))]
+    if (lengths == width).all():
+        return entries.reshape(len(lengths), width), found
+    block, starts = np.zeros((len(lengths), width)), np.cumsum(np.maximum(lengths, 0)) - np.maximum(lengths, 0)
+    good = np.flatnonzero(lengths == width)
+    block[good] = entries[starts[good][:, None] + np.arange(width)]
+    return block, found
+
+
+def _one_hot(name: str, chunks: list[Any]) -> tuple[Floats, list[Flaw], list[str]]:
+    codes, distinct, found = cells.labels(name, chunks)
+    if len(distinct) > MAX_CATEGORIES:
+        raise InputError(
+            f"column {name!r} holds text with {len(distinct):,} different values, more than {MAX_CATEGORIES}: as a "
+            "context it would become as many columns. Group the values, describe them by numbers, or leave it out."
+        )
+    notes = []
+    if found:  # a missing category is a category
+        notes = [f"Column {name!r} is missing in {len(found[0].rows):,} rows; they are a category of their own."]
+        codes, distinct = np.where(codes < 0, len(distinct), codes), [*distinct, None]
+    block = np.zeros((len(codes), len(distinct)))
+    block[np.arange(len(codes)), codes] = 1.0
+    return block, [], notes
+
+
+def columns_of(source: Source, names: str, what: str) -> list[str]:
+    """The columns that 'a', 'pi_*' or 'a+b+c' means."""
+    return [column for each in names.split("+") for column in matching(source, each.strip(), what)]

@@ -1,0 +1,149 @@
+"""Policies given as a table of their own: (decision, action, probability or score), or (action, ...) for all alike."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cael._types import Array, Floats, Ints
+from cael.errors import PolicyError
+from cael.io import cells
+from cael.io.columns import CONVENTIONS
+from cael.io.encode import Actions, told
+from cael.io.sources import Source, open_source
+from cael.io.specs import PolicySpec
+from cael.policy import Policy, Tabular
+from cael.sparse import TopK
+
+PROBABILITY = ("probability", "prob", "pi", "p", "target_probability", "action_probability")
+SCORE = ("score", "scores", "value")
+
+
+def long_policy(spec: PolicySpec, log: Source, actions: Actions, kept: Ints | None, id_column: str | None) -> Policy:
+    """The policy of a long table; with a column of decision ids it is joined to the log by them."""
+    table = open_source(spec.what)
+    scored = spec.kind in ("softmax", "greedy")
+    lower = {name.lower(): name for name in table.names}
+    value = _one_of(table, lower, SCORE if scored else PROBABILITY, "score" if scored else "probability", spec)
+    action = _one_of(table, lower, CONVENTIONS["action"], "action", spec)
+    own_id = next((lower[name] for name in (str(id_column).lower(), *CONVENTIONS["id"]) if name in lower), None)
+    numbers = _actions_of(table, action, actions, spec)
+    values, found = cells.numbers(value, table.chunks(value))
+    if found:
+        raise PolicyError(f"policy '{spec}': {told(found[0], table)}.")
+    if len(numbers) == 0:
+        raise PolicyError(f"policy '{spec}': {table.name} has no rows.")
+    if own_id is None:
+        return _context_free(spec, numbers, values, actions)
+    if id_column is None:
+        raise PolicyError(
+            f"policy '{spec}': its column {own_id!r} names decisions, but the log has no column for their ids. Name it "
+            "with id= (--id)."
+        )
+    rows = _rows_in_log(spec, log, id_column, table, own_id, kept)
+    return _joined(spec, rows, numbers, values, actions)
+
+
+def _one_of(table: Source, lower: dict[str, str], names: tuple[str, ...], what: str, spec: PolicySpec) -> str:
+    found = next((lower[name] for name in names if name in lower), None)
+    if found is None:
+        raise PolicyError(
+            f"policy '{spec}': {table.name} needs a column {what!r} (or {', '.join(names[1:])}); it has "
+            f"{', '.join(map(repr, table.names))}."
+        )
+    return found
+
+
+def _actions_of(table: Source, column: str, actions: Actions, spec: PolicySpec) -> Ints:
+    codes, distinct, found = cells.labels(column, table.chunks(column))
+    numbers = actions.numbers(codes, distinct)
+    unknown = np.flatnonzero(numbers == -2)
+    if len(unknown):
+        what = f"is not among the actions {actions.shown()}"
+        found = [*found, cells.Flaw(column, what, unknown, repr(distinct[codes[unknown[0]]]))]
+    if found:
+        raise PolicyError(
+            f"policy '{spec}': {told(found[0], table)}. An action table (--actions) or --n-actions lists actions "
+            "that the log does not hold."
+        )
+    return numbers
+
+
+def _context_free(spec: PolicySpec, numbers: Ints, values: Floats, actions: Actions) -> Policy:
+    k = len(actions)
+    counts = np.bincount(numbers, minlength=k)
+    if (counts > 1).any():
+        label = actions.labels[int(np.flatnonzero(counts > 1)[0])]
+        raise PolicyError(
+            f"policy '{spec}' lists action {label!r} more than once. If it differs from decision to decision, it "
+            f"needs a column of decision ids ({', '.join(CONVENTIONS['id'])})."
+        )
+    listed = TopK(
+        numbers[None, :], _weights(spec, np.zeros(len(numbers), dtype=np.intp), values, 1, k)[None, :], k, spec.rest
+    )
+    table = np.full(k, float(listed._rest_each[0]))
+    table[numbers] = listed.listed[0]
+    return Tabular(table)
+
+
+def _rows_in_log(spec: PolicySpec, log: Source, id_column: str, table: Source, own_id: str, kept: Ints | None) -> Ints:
+    """For each row of the table, the row of the log with its decision id (-1: not in the log)."""
+    codes, distinct, _ = cells.labels(id_column, log.chunks(id_column))
+    if kept is not None:
+        codes = codes[kept]
+    row_of = np.full(len(distinct) + 1, -1, dtype=np.intp)
+    row_of[codes] = np.arange(len(codes))
+    own, own_distinct, found = cells.labels(own_id, table.chunks(own_id))
+    if found:
+        raise PolicyError(f"policy '{spec}': {told(found[0], table)}.")
+    if distinct and own_distinct and type(distinct[0]) is not type(own_distinct[0]):
+        distinct, own_distinct = [str(each) for each in distinct], [str(each) for each in own_distinct]
+    known = {label: row_of[code] for code, label in enumerate(distinct)}
+    rows = np.array([known.get(label, -1) for label in own_distinct], dtype=np.intp)[own]
+    listed = np.zeros(len(codes), dtype=bool)
+    listed[rows[rows >= 0]] = True
+    if not listed.all():
+        lost = np.flatnonzero(~listed)
+        label = distinct[codes[lost[0]]]
+        at = lost if kept is None else kept[lost]
+        raise PolicyError(
+            f"policy '{spec}' has no row for {len(lost):,} of the {len(codes):,} decisions of the log, such as "
+            f"{label!r} ({log.places(at)})."
+        )
+    return rows
+
+
+def _joined(spec: PolicySpec, rows: Ints, numbers: Ints, values: Floats, actions: Actions) -> Policy:
+    used = np.flatnonzero(rows >= 0)
+    order = used[np.argsort(rows[used], kind="stable")]
+    rows, numbers, values = rows[order], numbers[order], values[order]
+    n, k = int(rows.max()) + 1, len(actions)
+    counts = np.bincount(rows, minlength=n)
+    weights = _weights(spec, rows, values, n, k)
+    place = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    listed, chance = np.full((n, int(counts.max())), -1, dtype=np.intp), np.zeros((n, int(counts.max())))
+    listed[rows, place], chance[rows, place] = numbers, weights
+    try:
+        return TopK(listed, chance, k, spec.rest)
+    except PolicyError as error:
+        raise PolicyError(f"policy '{spec}' (rows of the log): {error}") from None
+
+
+def _weights(spec: PolicySpec, rows: Ints, values: Floats, n: int, k: int) -> Floats:
+    """Probabilities of the listed actions, from probabilities or from scores; rows must be sorted."""
+    if spec.kind == "table":
+        return values
+    best = np.full(n, -np.inf)
+    np.maximum.at(best, rows, values)
+    if spec.kind == "softmax":
+        if not spec.temperature > 0:
+            raise PolicyError(f"temperature must be a positive number; got {spec.temperature}.")
+        weight: Array = np.exp((values - best[rows]) / spec.temperature)
+        return weight / np.bincount(rows, weights=weight, minlength=n)[rows]
+    if not 0 <= spec.epsilon <= 1:
+        raise PolicyError(f"epsilon must be in [0, 1]; got {spec.epsilon}.")
+    top = np.flatnonzero(values == best[rows])
+    first = top[np.unique(rows[top], return_index=True)[1]]
+    counts = np.bincount(rows, minlength=n)
+    greedy = spec.epsilon / counts[rows]  # explores among the listed actions
+    greedy[first] += 1 - spec.epsilon
+    return greedy

@@ -1,0 +1,106 @@
+"""Policies that are Python objects. This is the only place that runs code of the user, and only when it is named."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from cael._types import Array, Floats
+from cael.errors import PolicyError
+from cael.io.encode import Actions
+from cael.policy import FromModel, Policy
+
+
+def load_object(name: str, actions: Actions) -> Policy:
+    """The policy named 'module:attribute'; the current folder is searched as well as what is installed."""
+    module_name, colon, path = name.partition(":")
+    if not colon or not module_name or not path:
+        raise PolicyError(
+            f"policy 'python:{name}': expected python:MODULE:ATTRIBUTE, for example python:models:ranker."
+        )
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: Any = importlib.import_module(module_name)
+    except Exception as error:
+        raise PolicyError(f"policy 'python:{name}': importing {module_name} failed: {_said(error)}.") from None
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise PolicyError(f"policy 'python:{name}': {module_name} has no attribute {path!r}.")
+        found = getattr(found, part)
+    return as_policy_object(found, f"python:{name}", actions)
+
+
+def as_policy_object(found: Any, name: str, actions: Actions) -> Policy:
+    """A policy from a cael policy, a classifier whose classes are action labels, or a function of contexts."""
+    if isinstance(found, Policy):
+        return found
+    if isinstance(found, type) or not (callable(found) or hasattr(found, "predict_proba")):
+        raise PolicyError(
+            f"policy {name!r} is a {found.__name__ + ' class' if isinstance(found, type) else type(found).__name__}: "
+            "expected a function of contexts (b, d) -> (b, k), an object with predict_proba, or a cael policy."
+        )
+    if not hasattr(found, "predict_proba"):
+        return FromModel(_Called(found, name))
+    if not hasattr(found, "classes_"):
+        raise PolicyError(f"policy {name!r} has predict_proba but no classes_: is the model trained?")
+    classes = np.asarray(found.classes_)
+    numbers = actions.numbers(np.arange(len(classes)), [_plain(each) for each in classes])
+    if (numbers < 0).any():
+        raise PolicyError(
+            f"policy {name!r}: the class {_plain(classes[np.flatnonzero(numbers < 0)[0]])!r} of the model is not "
+            f"among the actions {actions.shown()}."
+        )
+    return FromModel(_Classifier(found, name, numbers))
+
+
+def _plain(value: Any) -> Any:
+    value = value.item() if isinstance(value, np.generic) else value
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _said(error: BaseException) -> str:
+    text = " ".join(str(error).split())[:200].rstrip(".")
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+@final
+@dataclass(frozen=True)
+class _Called:
+    """A function whose failure is an error about the policy and not a traceback."""
+
+    function: Any
+    name: str
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __call__(self, contexts: Floats) -> Array:
+        try:
+            return np.asarray(self.function(contexts), dtype=np.float64)
+        except Exception as error:
+            raise PolicyError(
+                f"policy {self.name!r} failed on contexts of shape {contexts.shape}: {_said(error)}."
+            ) from error
+
+
+@final
+@dataclass(frozen=True)
+class _Classifier:
+    """A classifier with its classes as action numbers."""
+
+    model: Any
+    name: str
+    classes_: Any
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def predict_proba(self, contexts: Floats) -> Array:
+        return _Called(self.model.predict_proba, self.name)(contexts)

@@ -1,0 +1,136 @@
+"""Source: a table somewhere, its columns by name. Files are read a column at a time; frames come in through Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from cael._types import Ints
+from cael.errors import InputError
+from cael.io.files import File, find
+
+REFUSED = {
+    "LazyFrame": "call .collect() first",
+    "Dataset": "call .to_table() first",
+    "Scanner": "call .to_table() first",
+}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A table with named columns.
+
+    name: for messages. types: (column, Arrow type) pairs. files: where it is read from, or () for a table in memory.
+    """
+
+    name: str
+    types: tuple[tuple[str, Any], ...]
+    files: tuple[File, ...] = ()
+    memory: Any = None
+    _counts: list[int] = field(default_factory=list)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.types)
+
+    def type_of(self, column: str) -> Any:
+        return dict(self.types)[column]
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        """Record batches of these columns, in the order of the rows."""
+        for column in columns:
+            self.need(column)
+        if self.memory is not None:
+            yield from self.memory.select(list(columns)).to_batches()
+            return
+        counts = []
+        for file in self.files:
+            rows = 0
+            for batch in file.batches(columns):
+                rows += batch.num_rows
+                yield batch
+            counts.append(rows)
+        self._counts[:] = counts
+
+    def chunks(self, column: str) -> list[Any]:
+        """One column, as Arrow arrays in the order of the rows; types may differ from file to file."""
+        return [batch.column(0) for batch in self.batches([column])]
+
+    def need(self, column: str) -> None:
+        if column not in self.names:
+            raise InputError(f"{self.name} has no column {column!r}; it has {shown(self.names)}.")
+
+    def places(self, rows: Ints, most: int = 5) -> str:
+        """'rows 3, 17, ...', with the file where there are several."""
+        found = [self._place(int(row)) for row in rows[:most]]
+        return f"row{'s' if len(rows) > 1 else ''} {', '.join(found)}{', ...' if len(rows) > most else ''}"
+
+    def _place(self, row: int) -> str:
+        if len(self.files) < 2 or len(self._counts) != len(self.files):
+            return str(row)
+        ends = np.cumsum(self._counts)
+        at = int(np.searchsorted(ends, row, side="right"))
+        return f"{row} ({self.files[at].path.name}: {row - int(ends[at]) + self._counts[at]})"
+
+
+def shown(names: Sequence[str], most: int = 30) -> str:
+    """Names for a message, not all of a thousand."""
+    listed = ", ".join(repr(name) for name in names[:most])
+    return (listed or "no columns") + (f", ... ({len(names)} in all)" if len(names) > most else "")
+
+
+def open_source(source: Any) -> Source:
+    """A source from a path (file, folder, glob), several paths, or anything that exports an Arrow stream."""
+    if isinstance(source, Source):
+        return source
+    if isinstance(source, str | Path):
+        return _from_files(find(source), str(source))
+    if isinstance(source, list | tuple) and source and all(isinstance(each, str | Path) for each in source):
+        files = tuple(file for each in source for file in find(each))
+        return _from_files(files, f"{source[0]} and {len(source) - 1} more" if len(source) > 1 else str(source[0]))
+    return _from_memory(source)
+
+
+def _from_files(files: tuple[File, ...], name: str) -> Source:
+    files = tuple(file.opened() for file in files)
+    schema = files[0].schema()
+    _no_repeats(schema.names, name)
+    for file in files[1:]:
+        names = file.schema().names
+        missing, extra = set(schema.names) - set(names), set(names) - set(schema.names)
+        if missing or extra:
+            told = (
+                f"has no column {sorted(missing)[0]!r}" if missing else f"has the column {sorted(extra)[0]!r} besides"
+            )
+            raise InputError(f"the files of {name} differ: {file.path} {told}, compared with {files[0].path}.")
+    return Source(name, tuple(zip(schema.names, schema.types, strict=True)), files)
+
+
+def _from_memory(source: Any) -> Source:
+    import pyarrow as pa
+
+    kind = type(source)
+    if not hasattr(source, "__arrow_c_stream__"):
+        raise InputError(
+            f"cannot read a {kind.__module__.partition('.')[0]} {kind.__name__}: "
+            f"{REFUSED.get(kind.__name__, 'expected a path, or a table that exports an Arrow stream')}. Tables of "
+            "pandas, polars, DuckDB and pyarrow do; of a lazy or distributed frame, collect it first, or write it to "
+            "Parquet."
+        )
+    try:
+        table = pa.RecordBatchReader.from_stream(source).read_all()
+    except pa.ArrowException as error:
+        raise InputError(f"the {kind.__name__} cannot be read as a table: {error}") from None
+    _no_repeats(table.column_names, f"the {kind.__name__}")
+    return Source(f"the {kind.__name__}", tuple(zip(table.column_names, table.schema.types, strict=True)), memory=table)
+
+
+def _no_repeats(names: Sequence[str], where: str) -> None:
+    twice = [name for at, name in enumerate(names) if name in names[:at]]
+    if twice:
+        raise InputError(f"{where} has two columns named {twice[0]!r}: rename one of them.")
