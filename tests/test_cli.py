@@ -77,7 +77,7 @@ def test_errors_exit_with_1_and_say_what_to_do(capsys, tmp_path):
     assert "missing rewards" in run(capsys, "evaluate", str(tmp_path / "short.npz"))[2]
     np.savez(tmp_path / "good.npz", actions=[0, 1], rewards=[1.0, 2.0], propensities=[0.5, 0.5])
     assert "has no array 'target'" in run(capsys, "evaluate", str(tmp_path / "good.npz"))[2]
-    assert "expected an .npz file" in run(capsys, "evaluate", str(tmp_path / "good.csv"))[2]
+    assert "there is no file" in run(capsys, "evaluate", str(tmp_path / "good.csv"))[2]
     assert "ends in .npz" in run(capsys, "simulate", str(tmp_path / "x.csv"))[2]
 
 

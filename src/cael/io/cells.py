@@ -69,7 +69,7 @@ def plain(chunk: Any) -> Any:
     import pyarrow.types as t
 
     if t.is_dictionary(chunk.type):
-        chunk = chunk.cast(chunk.type.value_type)
+        chunk = plain(chunk.dictionary).take(chunk.indices)
     if _view(chunk.type) or t.is_null(chunk.type) or t.is_large_string(chunk.type):
         chunk = chunk.cast(pa.string())
     return chunk

@@ -27,15 +27,19 @@ KINDS: dict[str, tuple[str, ...]] = {
 """The kinds of policies and the options that each takes."""
 
 HELP = """\
-probability:COLUMN             the policy's probability of the logged action
-dense:COLUMN, dense:pi_*       all probabilities: a column of lists, or one column for each action
-topk:ACTIONS+PROBABILITIES     two columns of lists; rest=error|uniform|renormalise says where the remaining mass goes
-table:FILE                     rows (decision, action, probability), or (action, probability) for all alike; rest=
-choice:COLUMN                  the action that it chooses; epsilon= adds exploration
-softmax:SCORES                 from scores (a column of lists, a pattern, or a file with a column 'score'); temperature=
-greedy:SCORES                  the best score; epsilon=
-python:MODULE:ATTRIBUTE        a function of contexts, a classifier, or a cael policy; its module is imported
-uniform, logging               every action alike; the logging policy itself"""
+probability:COLUMN          its probability of the logged action
+dense:COLUMN                all probabilities, as a column of lists
+dense:PATTERN               all probabilities, one column each: dense:pi_*
+topk:ACTIONS+PROBABILITIES  two columns of lists; rest=error|uniform|renormalise
+table:FILE                  rows (decision, action, probability), or rows
+                            (action, probability) for all alike; rest=
+choice:COLUMN               the action that it chooses; epsilon=
+softmax:SCORES              scores: a column of lists, a pattern, or a file
+                            with a column 'score'; temperature=
+greedy:SCORES               the best score; epsilon=
+python:MODULE:ATTRIBUTE     a function of contexts, a classifier or a policy
+                            of cael; the module is imported, so it runs
+uniform, logging            every action alike; the logging policy itself"""
 
 
 @final

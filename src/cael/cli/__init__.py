@@ -1,0 +1,60 @@
+"""The command line: parse, call public functions, print.
+
+Exit codes: 0 fine, 1 an error, 2 wrong usage, 3 the answer is not to be trusted, 4 worse than the logging policy
+(with --gate).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError
+
+from cael._version import __version__
+from cael.cli import decide, simulation
+from cael.cli.config import config_of
+from cael.io.specs import HELP
+
+POLICIES = f"Policies:\n{HELP}"
+
+app = App(
+    name="cael",
+    help="Off-policy evaluation: what would this new policy have earned, judged from the logs of the old one?",
+    version=__version__,
+    help_format="plaintext",
+)
+app.command(decide.evaluate, name="evaluate", help_epilogue=POLICIES)
+app.command(decide.compare, name="compare", help_epilogue=POLICIES)
+app.command(simulation.demo)
+app.command(simulation.simulate)
+app.command(simulation.estimators, name="estimators")
+app.command(
+    "cael.experiments.cli:reproduce",
+    name="reproduce",
+    help="Rerun an experiment of the paper: rows, table, figures, and a verdict on every claim.",
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command and exit with its code."""
+    from cael.errors import CaelError
+
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        app.config = config_of(given, app)
+        app(given, exit_on_error=False, print_error=True)
+    except CycloptsError:
+        sys.exit(2)
+    except BrokenPipeError:  # the reader, `head` say, has seen enough
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - what is still buffered has nowhere to go
+        sys.exit(0)
+    except MemoryError:
+        print("error: there is not enough memory for this log. Read fewer columns, or fewer rows.", file=sys.stderr)
+        sys.exit(1)
+    except (CaelError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+    finally:
+        app.config = ()

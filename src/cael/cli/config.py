@@ -1,0 +1,91 @@
+"""Options from a TOML file: keys for every command, a table [evaluate] for one, [policies.NAME] for policies."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cael.errors import InputError
+
+if TYPE_CHECKING:
+    from cyclopts import App
+
+
+def config_of(arguments: Sequence[str], app: App) -> tuple[Any, ...]:
+    """What cyclopts needs to take options from the file named by --config; nothing without one."""
+    path = _named(arguments)
+    command = next((each for each in arguments if not each.startswith("-")), None)
+    if path is None or command is None or command not in app:
+        return ()
+    from cyclopts.config import Dict
+
+    return (Dict(options(path, command, app), source=str(path), use_commands_as_keys=False, allow_unknown=True),)
+
+
+def _named(arguments: Sequence[str]) -> Path | None:
+    for at, each in enumerate(arguments):
+        if each.startswith("--config="):
+            return Path(each.partition("=")[2])
+        if each == "--config" and at + 1 < len(arguments):
+            return Path(arguments[at + 1])
+    return None
+
+
+def options(path: Path, command: str, app: App) -> dict[str, Any]:
+    """The options of one command, checked: a key that no command knows is an error."""
+    if not path.is_file():
+        raise InputError(f"there is no file {path} (--config).")
+    try:
+        data = tomllib.loads(path.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not a TOML file: {error}.") from None
+    commands = {name for name in app if not name.startswith("-")}
+    own = data.pop(command, {})
+    shared = {key: value for key, value in data.items() if key not in commands or not isinstance(value, dict)}
+    if not isinstance(own, dict):
+        raise InputError(f"{path}: [{command}] must be a table of options; got {own!r}.")
+    found: dict[str, Any] = {}
+    for key, value in {**shared, **own}.items():
+        if key == "policies":
+            found["policy"] = _policies(path, value)
+        elif key == "columns":
+            found |= _table(path, key, value)
+        else:
+            found[key] = value
+    _known(path, found, app, commands)
+    return {key.replace("_", "-"): value for key, value in found.items()}
+
+
+def _table(path: Path, key: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError(f"{path}: [{key}] must be a table; got {value!r}.")
+    return value
+
+
+def _known(path: Path, found: dict[str, Any], app: App, commands: set[str]) -> None:
+    names = {
+        name.removeprefix("--")
+        for command in commands
+        for argument in app[command].assemble_argument_collection()
+        for name in argument.names
+    }
+    unknown = [key for key in found if key.replace("_", "-") not in names]
+    if unknown:
+        raise InputError(f"{path}: unknown option {unknown[0]!r}; there are: {', '.join(sorted(names))}.")
+
+
+def _policies(path: Path, value: Any) -> list[str]:
+    """[policies.new] kind = "choice", column = "best" -> "new=choice:best"."""
+    from cael.io.specs import KINDS, parse
+
+    told = []
+    for name, given in _table(path, "policies", value).items():
+        spec = parse(given)
+        if isinstance(spec, str):
+            told.append(f"{name}={spec}")
+            continue
+        options = "".join(f",{option}={getattr(spec, option)}" for option in KINDS[spec.kind])
+        told.append(f"{name}={spec}{options}")
+    return told

@@ -1,0 +1,77 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from cael.io.columns import Columns
+
+if TYPE_CHECKING:
+    from cael.estimators import Estimator
+    from cael.io import LogTable
+    from cael.policy import Policy
+
+Columns_ = Annotated[Columns | None, Parameter(name="*", group="Columns", consume_multiple=True, negative=())]
+Policies = Annotated[list[str], Parameter(negative=())]
+
+
+@Parameter(name="*", group="Reading")
+@dataclass(frozen=True)
+class Reading:
+    """How the log is read."""
+
+    actions: str | None = None
+    "A table of all actions: a column 'action', and columns of features."
+    n_actions: int | None = None
+    "The number of actions, where they are numbered 0 .. n-1 and the log need not hold all."
+    logging: str | None = None
+    "The logging policy, in any of the forms of a policy; 'estimate' estimates it, 'none' does without."
+    drop_invalid: Annotated[bool, Parameter(negative=())] = False
+    "Leave out rows with missing or impossible values, and report them, instead of refusing the log."
+    config: Path | None = None
+    "A TOML file with options; those of the command line win."
+    seed: int = 0
+    "Seed of everything random."
+
+
+def opened(log: str, columns: Columns | None, reading: Reading) -> LogTable:
+    """The log, read and checked."""
+    from cael.io import open_log
+
+    return open_log(
+        log, columns, actions=reading.actions, n_actions=reading.n_actions, logging=reading.logging,
+        drop_invalid=reading.drop_invalid, seed=reading.seed,
+    )  # fmt: skip
+
+
+def policies_of(table: LogTable, specs: Sequence[str]) -> dict[str, Policy]:
+    """Policies by name, from texts such as 'new=choice:best'."""
+    from cael.errors import PolicyError
+    from cael.io.specs import named
+
+    found: dict[str, Policy] = {}
+    for text in specs:
+        name, spec = named(text)
+        if name in found:
+            raise PolicyError(f"two policies are named {name!r}: name them apart, as in --policy new={spec}.")
+        found[name] = table.policy(spec)
+    return found
+
+
+def estimators_of(names: Sequence[str]) -> list[Estimator]:
+    """Estimators by name; "all" is every one."""
+    from cael.errors import InputError
+    from cael.evaluation import panel
+
+    known = {type(each).__name__: each for each in panel("all")}
+    if list(names) == ["all"]:
+        return list(known.values())
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise InputError(f"unknown estimator {unknown[0]!r}; there are: {', '.join(known)}, or 'all'.")
+    return [known[name] for name in names]

@@ -1,0 +1,102 @@
+"""Commands that need no data: demo, simulate, estimators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cyclopts import Parameter
+
+from cael.cli.output import Format, show
+
+if TYPE_CHECKING:
+    from cael.worlds import PaperWorld
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Simulation:
+    """The paper's synthetic world and a log drawn from it."""
+
+    rows: int = 1000
+    "Rows of the log."
+    actions: int = 500
+    "Number of actions."
+    context_dim: int = 5
+    "Dimension of the contexts."
+    noise: float = 1.0
+    "Standard deviation of the reward."
+    gamma: float = 0.0
+    "The logging policy is the softmax of gamma times the expected reward; 0 is uniform."
+    epsilon: float = 0.2
+    "The target is epsilon-greedy on the expected reward."
+    seed: int = 0
+    "Seed of the log."
+
+    def world(self) -> PaperWorld:
+        from cael.worlds import PaperWorld
+
+        return PaperWorld(
+            n_actions=self.actions, context_dim=self.context_dim, reward_std=self.noise, gamma=self.gamma,
+            epsilon=self.epsilon,
+        )  # fmt: skip
+
+
+def demo(simulation: Simulation | None = None, *, format: Format = "table") -> None:
+    """Simulate a log from the paper's world, evaluate its target policy with the whole panel, and show the truth.
+
+    Parameters
+    ----------
+    format
+        Print a table, JSON or Markdown.
+    """
+    from cael import evaluate
+    from cael.evaluation import panel
+
+    simulation = simulation or Simulation()
+    world = simulation.world()
+    log = world.sample(simulation.rows, simulation.seed)
+    result = evaluate(log, world.target, panel("all"))
+    truth = world.value(world.target)
+    best = min(result, key=lambda each: abs(each.value - truth))
+    show(
+        result,
+        format,
+        extra={"truth": truth},
+        after=[f"\nThe truth, which only a simulation knows, is {truth:.5g}; nearest this time: {best.estimator}."],
+    )
+
+
+def simulate(out: Path, simulation: Simulation | None = None) -> None:
+    """Write a simulated log, with its logging and target policies, to an .npz file that `cael evaluate` reads.
+
+    Parameters
+    ----------
+    out
+        The file to write.
+    """
+    from cael.io import save_log
+
+    simulation = simulation or Simulation()
+    world = simulation.world()
+    log = world.sample(simulation.rows, simulation.seed)
+    save_log(out, log, target=world.target)
+    print(f"wrote {log} to {out}; the target's true value is {world.value(world.target):.6g}")
+
+
+def estimators() -> None:
+    """List the estimators, what each needs, and what it computes."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    from cael.evaluation import panel
+
+    table = Table(box=SIMPLE_HEAD)
+    for column in ("estimator", "needs", "what it is"):
+        table.add_column(column, overflow="fold")
+    for each in panel("all"):
+        doc = (type(each).__doc__ or "").strip().split("\n\n")[0].replace("\n    ", " ")
+        table.add_row(type(each).__name__, ", ".join(each.needs), doc)
+    Console().print(table)
