@@ -70,6 +70,7 @@ def _known(path: Path, found: dict[str, Any], app: App, commands: set[str]) -> N
         for command in commands
         for argument in app[command].assemble_argument_collection()
         for name in argument.names
+        if name.startswith("--")
     }
     unknown = [key for key in found if key.replace("_", "-") not in names]
     if unknown:

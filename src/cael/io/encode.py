@@ -65,7 +65,7 @@ def read_actions(
     numbers = actions.numbers(codes, distinct)
     unknown = numbers == -2
     if unknown.any():
-        where = f"0..{len(actions) - 1}" if actions.plain else f"the actions of {actions.source}"
+        where = f"0..{len(actions) - 1}" if table is None else f"the actions of {actions.source}"
         example = repr(distinct[codes[int(np.flatnonzero(unknown)[0])]])
         found = [*found, Flaw(column, f"is not in {where}", np.flatnonzero(unknown), example)]
     return numbers, actions, found, notes
@@ -132,8 +132,10 @@ def told(flaw: Flaw, source: Source) -> str:
     return f"column {flaw.column!r} {flaw.what}{example} in {many} ({source.places(flaw.rows)})"
 
 
-def matrix(source: Source, columns: Sequence[str], n: int) -> tuple[Floats, list[str], list[Flaw]]:
-    """(n, d) numbers from columns of numbers, of text (0/1 for each value) and of lists; notes; flaws."""
+def matrix(
+    source: Source, columns: Sequence[str], n: int, *, categories: bool = True
+) -> tuple[Floats, list[str], list[Flaw]]:
+    """(n, d) numbers from columns of numbers, of text (0/1 for each value, if allowed) and of lists; notes; flaws."""
     blocks: list[Array] = []
     notes: list[str] = []
     wrong: list[Flaw] = []
@@ -141,7 +143,7 @@ def matrix(source: Source, columns: Sequence[str], n: int) -> tuple[Floats, list
         chunks, kind = source.chunks(name), source.type_of(name)
         if cells.is_list(kind) or (cells.is_text(kind) and _looks_like_lists(chunks)):
             block, flawed = _list_block(name, chunks)
-        elif cells.is_text(kind):
+        elif cells.is_text(kind) and categories:
             block, flawed, note = _one_hot(name, chunks)
             notes += note
         else:

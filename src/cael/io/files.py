@@ -89,14 +89,16 @@ class File:
 
 
 def _read_csv(path: Path) -> Any:
+    import pyarrow as pa
     from pyarrow import csv
 
     tab = path.name.lower().endswith((".tsv", ".tsv.gz"))
-    return csv.read_csv(
-        path,
-        parse_options=csv.ParseOptions(delimiter="\t" if tab else ",", newlines_in_values=True),
-        convert_options=csv.ConvertOptions(quoted_strings_can_be_null=False),
-    )
+    parse = csv.ParseOptions(delimiter="\t" if tab else ",", newlines_in_values=True)
+    convert = csv.ConvertOptions(quoted_strings_can_be_null=False)
+    try:
+        return csv.read_csv(path, parse_options=parse, convert_options=convert)
+    except pa.ArrowInvalid:  # once more on one thread, which can say in which row
+        return csv.read_csv(path, csv.ReadOptions(use_threads=False), parse, convert)
 
 
 def _with_parts(batch: Any, columns: Sequence[str], own: dict[str, str]) -> Any:

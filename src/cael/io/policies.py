@@ -119,10 +119,11 @@ def _table_of(spec: PolicySpec, rows: Rows) -> Floats:
     names, k = columns_of(rows.source, spec.what, f"policy '{spec}'"), len(rows.actions)
     if "*" in spec.what and "+" not in spec.what:
         names = _by_suffix(spec, names, rows.actions)
-    table, _, found = matrix(rows.source, names, 0)
+    table, _, found = matrix(rows.source, names, 0, categories=False)
     rows.refuse(str(spec), found)
     if table.shape[1] != k:
-        advice = f" Give n_actions={table.shape[1]} (--n-actions) if there are that many." if rows.actions.plain else ""
+        more = isinstance(rows.actions.labels[-1], int) and table.shape[1] > max(k - 1, rows.actions.labels[-1])
+        advice = f" Give n_actions={table.shape[1]} (--n-actions) if there are that many." if more else ""
         raise PolicyError(
             f"policy '{spec}' gives {table.shape[1]} numbers a row, but there are {k} actions: "
             f"{rows.actions.shown()}.{advice} An action table (--actions) lists actions that the log does not hold."

@@ -21,7 +21,7 @@ from cael.io.policies import Rows, build
 from cael.io.sources import Source, open_source
 from cael.io.specs import PolicySpec, parse
 from cael.log import LoggedData
-from cael.policy import LoggedOnly, Policy
+from cael.policy import FromModel, LoggedOnly, Policy, probabilities
 from cael.propensity import estimate_logging, warning
 
 
@@ -54,7 +54,11 @@ class LogTable:
         if isinstance(spec, Policy):
             return spec
         if self._rows is not None:
-            return build(spec, self._rows, self.log.logging)
+            policy = build(spec, self._rows, self.log.logging)
+            if isinstance(policy, FromModel):  # a function or a model: one look at it before the whole log
+                some = self.log.take(np.arange(min(16, len(self.log))))
+                probabilities(policy, next(some.batches(width=some.n_actions)))
+            return policy
         found = parse(spec) if not str(spec).endswith(".npy") else str(spec)
         if isinstance(found, str):
             return load_policy(found, self.source)
@@ -87,11 +91,16 @@ def open_log(
     if isinstance(source, str | Path) and str(source).endswith(".npz"):
         return _from_npz(Path(source))
     table = open_source(source)
-    roles = resolve(table, as_columns(columns))
-    reading = _read(table, roles, actions, n_actions, use_propensity=_wants_propensity(logging, roles))
-    kept, dropped = _checked(table, reading.n, reading.flaws, drop_invalid)
-    rows = Rows(table, reading.actions, kept, roles.id)
-    log, notes, warned = _log(reading, rows, logging, seed)
+    try:
+        roles = resolve(table, as_columns(columns))
+        reading = _read(table, roles, actions, n_actions, use_propensity=_wants_propensity(logging, roles))
+        kept, dropped = _checked(table, reading.n, reading.flaws, drop_invalid)
+        rows = Rows(table, reading.actions, kept, roles.id)
+        log, notes, warned = _log(reading, rows, logging, seed)
+    except InputError as error:
+        if table.name in str(error):
+            raise
+        raise type(error)(f"{table.name}: {error}") from None
     return LogTable(
         log=log, actions=reading.actions.labels, columns=roles, rows_read=reading.n, dropped=dropped,
         segments=tuple((name, rows.only(labels)) for name, labels in reading.segments),
