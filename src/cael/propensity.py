@@ -63,7 +63,7 @@ def estimate_logging(log: LoggedData, *, folds: int = 5, C: float = 1.0, seed: i
     >>> import cael
     >>> log, _ = cael.testing.example()
     >>> estimate_logging(log)
-    EstimatedLogging(300 rows, 4 actions, strength=1.03)
+    EstimatedLogging(240 rows, 8 actions, strength=0.27)
     """
     positive_int("folds", folds, least=2)
     if not (np.isfinite(C) and C > 0):
