@@ -30,14 +30,15 @@ def write(path: Path, rows: int, actions: int, listed: int, dim: int, seed: int 
         a = rng.integers(0, actions, n)
         top = (rng.integers(0, actions, (n, 1)) + np.arange(listed) * (actions // listed)) % actions
         chance = rng.dirichlet(np.ones(listed), n)
+        lists = pa.FixedSizeListArray.from_arrays
         table = pa.table(
             {
                 "action": pa.array(a.astype(np.int32)),
                 "reward": (rng.random(n) < 0.1 + 0.02 * x[:, 0] + 0.05 * effect[a]).astype(np.int8),
                 "propensity": np.full(n, 1 / actions),
                 **{f"x_{j}": x[:, j] for j in range(dim)},
-                "top": pa.FixedSizeListArray.from_arrays(top.ravel().astype(np.int32), listed).cast(pa.list_(pa.int32())),
-                "chance": pa.FixedSizeListArray.from_arrays(chance.ravel(), listed).cast(pa.list_(pa.float64())),
+                "top": lists(top.ravel().astype(np.int32), listed).cast(pa.list_(pa.int32())),
+                "chance": lists(chance.ravel(), listed).cast(pa.list_(pa.float64())),
             }
         )
         writer = writer or pq.ParquetWriter(path, table.schema)

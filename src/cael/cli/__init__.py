@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError
 
 from cael._version import __version__
-from cael.cli import decide, simulation
+from cael.cli import decide, examine, simulation
 from cael.cli.config import config_of
 from cael.io.specs import HELP
 
@@ -27,6 +27,8 @@ app = App(
 )
 app.command(decide.evaluate, name="evaluate", help_epilogue=POLICIES)
 app.command(decide.compare, name="compare", help_epilogue=POLICIES)
+app.command(examine.audit, name="audit")
+app.command(examine.plan, name="plan", help_epilogue=POLICIES)
 app.command(simulation.demo)
 app.command(simulation.simulate)
 app.command(simulation.estimators, name="estimators")

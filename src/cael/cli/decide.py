@@ -1,17 +1,22 @@
-"""Commands that answer a question about a log: evaluate, compare."""
+"""Commands that judge policies on a log: evaluate, compare."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from cael.cli.options import Columns_, Policies, Reading, estimators_of, opened, policies_of
-from cael.cli.output import Format, about_reading, lines_about, show
+from cael.cli.output import Format, about_reading, lines_about, save_report, settings_of, show
 
-EVALUATION, COMPARISON = "cael.evaluation/1", "cael.comparison/1"
-"""Names of the JSON documents; the number changes when a key changes its meaning or goes away."""
+if TYPE_CHECKING:
+    from cael.io import LogTable
+    from cael.policy import Policy
+
+OK, UNTRUSTED, WORSE = 0, 3, 4
+"""Exit codes. An answer that is not to be trusted is never reported as worse or not worse."""
 
 
 def evaluate(
@@ -21,33 +26,85 @@ def evaluate(
     columns: Columns_ = None,
     reading: Reading | None = None,
     estimators: Annotated[Sequence[str], Parameter(consume_multiple=True, negative=())] = (),
+    headline: str | None = None,
     level: float = 0.95,
+    windows: int | None = None,
+    calibrate: Annotated[bool, Parameter(negative=())] = False,
+    gate: Annotated[bool, Parameter(negative=())] = False,
     format: Format = "table",
+    out: Path | None = None,
 ) -> int:
-    """What would a policy have earned on this log? The whole panel, side by side.
+    """What would a policy have earned on this log, and can the answer be trusted?
 
     Parameters
     ----------
     log
         A file (Parquet, CSV, Arrow, .npz), a folder of them, or a pattern in quotes.
     policy
-        The policy to evaluate, such as choice:COLUMN or table:FILE; the kinds are in the documentation.
+        The policy to evaluate, such as choice:COLUMN or table:FILE; the kinds are listed below.
     estimators
         Estimators to add to the panel; "all" adds every one.
+    headline
+        The estimator that the verdict is about.
     level
         Level of the intervals.
+    windows
+        Also give values for so many stretches of time.
+    calibrate
+        Also plant known rewards on this log, rank the estimators on them and check their intervals.
+    gate
+        Exit with 4 if the policy is shown to be worse than the logging policy.
     format
         Print a table, JSON or Markdown.
+    out
+        Write a report to this HTML file.
     """
     from cael import evaluate as call
 
-    table = opened(log, columns, reading or Reading())
-    named = policies_of(table, [policy])
-    ((name, chosen),) = named.items()
-    found = call(table.log, chosen, estimators_of(estimators), level=level)
-    extra = {"schema": EVALUATION, "name": name, "reading": about_reading(table)}
-    show(found, format, extra=extra, after=lines_about(table))
-    return 0
+    settings = reading or Reading()
+    table = opened(log, columns, settings)
+    ((name, chosen),) = policies_of(table, [policy]).items()
+    asked = estimators_of(estimators)
+    found = call(table.log, chosen, asked, level=level, headline=headline)
+    more = _more(table, chosen, windows, calibrate, asked, level, settings.seed)
+    show(found, format, kind="evaluation", more=more, extra={"name": name, "reading": about_reading(table)},
+         after=lines_about(table))  # fmt: skip
+    if out is not None:
+        from cael import audit
+
+        told = settings_of(table, name, settings.seed)
+        save_report(out, found, table, settings=told, seed=settings.seed, audit=audit(table.log), **more)
+    if found.verdict.level == "refuse":
+        return UNTRUSTED
+    return WORSE if gate and found.direction == "worse" else OK
+
+
+def _more(
+    table: LogTable,
+    policy: Policy,
+    windows: int | None,
+    calibrate: bool,
+    estimators: Sequence[Any],
+    level: float,
+    seed: int,
+) -> dict[str, Any]:
+    """Segments, time windows and calibration, where asked for."""
+    from cael import calibrate as calibrated
+    from cael import segments
+
+    found: dict[str, Any] = {}
+    if table.segments:
+        found["segments"] = {
+            name: segments(table.log, policy, labels, level=level, seed=seed) for name, labels in table.segments
+        }
+    if windows is not None:
+        found["windows"] = segments(table.log, policy, windows=windows, level=level, seed=seed)
+    if calibrate:
+        from cael.evaluation import panel
+
+        named = {each.name: each for each in (*panel(), *estimators)}
+        found["calibration"] = calibrated(table.log, policy, tuple(named.values()), level=level, seed=seed)
+    return found
 
 
 def compare(
@@ -58,7 +115,9 @@ def compare(
     reading: Reading | None = None,
     estimator: str = "SNDR",
     level: float = 0.95,
+    gate: Annotated[bool, Parameter(negative=())] = False,
     format: Format = "table",
+    out: Path | None = None,
 ) -> int:
     """Which of these policies beats the logging policy? Paired contrasts, with intervals that hold all together.
 
@@ -72,14 +131,24 @@ def compare(
         The estimator that all policies are compared by.
     level
         Level at which the intervals hold together.
+    gate
+        Exit with 4 if one of the policies is shown to be worse than the logging policy.
     format
         Print a table, JSON or Markdown.
+    out
+        Write a report to this HTML file.
     """
     from cael import compare as call
 
     settings = reading or Reading()
     table = opened(log, columns, settings)
+    named = policies_of(table, policy)
     (chosen,) = estimators_of([estimator])
-    found = call(table.log, policies_of(table, policy), chosen, level=level, seed=settings.seed)
-    show(found, format, extra={"schema": COMPARISON, "reading": about_reading(table)}, after=lines_about(table))
-    return 0
+    found = call(table.log, named, chosen, level=level, seed=settings.seed)
+    show(found, format, kind="comparison", extra={"reading": about_reading(table)}, after=lines_about(table))
+    if out is not None:
+        told = settings_of(table, ", ".join(named), settings.seed)
+        save_report(out, None, table, settings=told, seed=settings.seed, comparison=found)
+    if found.verdict.level == "refuse":
+        return UNTRUSTED
+    return WORSE if gate and any(row.direction == "worse" for row in found) else OK

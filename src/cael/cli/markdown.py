@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cael.evaluation import Comparison, Evaluation
+from cael.auditing import Audit
+from cael.calibration import HEAD as CALIBRATION_HEAD
+from cael.calibration import Calibration
+from cael.comparison import Comparison
+from cael.evaluation import Evaluation
+from cael.planning import Plan
+from cael.segmentation import HEAD as SEGMENTS_HEAD
+from cael.segmentation import Segments
+from cael.verdict import Check
 
 
 def cell(text: str) -> str:
     """Text inside a table or a list."""
-    for mark in ("\\", "|", "`", "*", "_", "[", "]", "<", ">", "#"):
+    for mark in ("\\", "|", "`", "*", "_", "[", "]", "<", ">", "#", "~", "&"):
         text = text.replace(mark, "\\" + mark)
     return " ".join(text.split())
 
@@ -20,23 +28,66 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([*lines, *(f"| {' | '.join(map(cell, row))} |" for row in rows)])
 
 
+def bullets(texts: Sequence[str]) -> str:
+    return "\n".join(f"- {cell(text)}" for text in texts)
+
+
+def checks(found: Sequence[Check]) -> str:
+    return table(("check", "status", ""), [(each.name, each.status, each.sentence) for each in found])
+
+
 def markdown(result: Any) -> str:
-    """A result as Markdown: title, table, doubts."""
-    if isinstance(result, Evaluation):
-        head: tuple[str, ...] = (
-            "estimator",
-            "value",
-            "std. error",
-            f"{result.level:.0%} interval",
-            "eff. n",
-            "max weight",
-        )
-        doubts = [f"- {cell(doubt)}" for doubt in result.doubts()]
-        return "\n\n".join(
-            [f"**{cell(result.policy)}** on {cell(result.log)}", table(head, result.rows()), "\n".join(doubts)]
-        )
-    if isinstance(result, Comparison):
-        head = ("policy", "value", "lift", f"interval, simultaneous {result.level:.0%}", "")
-        top = f"Logging policy: {result.baseline.value:.5g} ± {result.baseline.stderr:.2g}"
-        return f"{top}\n\n{table(head, result.table())}"
-    raise TypeError(f"no Markdown for {type(result).__name__}")
+    """A result as Markdown: what it says first, then its table, then the doubts."""
+    parts = WRITERS[type(result)](result)
+    return "\n\n".join(part for part in parts if part)
+
+
+def _evaluation(found: Evaluation) -> list[str]:
+    head = ("estimator", "value", "std. error", f"{found.level:.0%} interval", "eff. n", "max weight")
+    lift = found.lift
+    return [
+        f"**{cell(found.policy)}** on {cell(found.log)}",
+        f"**Verdict: {found.verdict.level}** ({cell(found.headline)}). {cell(found.verdict.meaning)}",
+        bullets(found.verdict.reasons),
+        f"Lift over the logging policy: {lift.value:+.5g} {cell(str(lift.interval(found.level)))}, {found.direction}.",
+        table(head, found.rows()),
+        bullets(found.doubts()),
+    ]
+
+
+def _comparison(found: Comparison) -> list[str]:
+    head = ("policy", "value", "lift", f"interval, simultaneous {found.level:.0%}", "", "verdict")
+    top = f"Logging policy: {found.baseline.value:.5g} ± {found.baseline.stderr:.2g}"
+    return [top, table(head, found.table()), bullets(found.doubts())]
+
+
+def _audit(found: Audit) -> list[str]:
+    return [f"**Audit: {found.status}** of {cell(found.log)}", checks(found.checks)]
+
+
+def _plan(found: Plan) -> list[str]:
+    doubts = [each.sentence for each in found.checks if each.status in ("warn", "fail")]
+    told = table(("drawn uniformly", "rows needed", "cost per row"), found.table())
+    return [" ".join(map(cell, found.sentences())), told, bullets(doubts)]
+
+
+def _segments(found: Segments) -> list[str]:
+    return [
+        f"**{cell(found.estimator)}, by {found.kind}**",
+        table(SEGMENTS_HEAD, found.table()),
+        cell(found.sentence()),
+    ]
+
+
+def _calibration(found: Calibration) -> list[str]:
+    return ["**Planted rewards**", table(CALIBRATION_HEAD, found.table()), cell(found.sentence())]
+
+
+WRITERS: dict[type, Any] = {
+    Evaluation: _evaluation,
+    Comparison: _comparison,
+    Audit: _audit,
+    Plan: _plan,
+    Segments: _segments,
+    Calibration: _calibration,
+}

@@ -1,9 +1,11 @@
-"""Results on standard output: a table for people, JSON for machines, Markdown for a ticket."""
+"""Results on standard output: a table for people, JSON for machines, Markdown for a ticket. Reports into a file."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
@@ -11,25 +13,55 @@ if TYPE_CHECKING:
 
 Format: TypeAlias = Literal["table", "json", "markdown"]
 
+SCHEMA = 1
+"""Version of the JSON documents; it changes when a key goes away or changes its meaning, not when one is added."""
 
-def show(result: Any, format: Format, *, extra: Mapping[str, Any] | None = None, after: Sequence[str] = ()) -> None:
-    """Print a result. extra: more keys of the JSON. after: lines that follow the table."""
+
+def show(
+    result: Any,
+    format: Format,
+    *,
+    kind: str,
+    more: Mapping[str, Any] | None = None,
+    extra: Mapping[str, Any] | None = None,
+    after: Sequence[str] = (),
+) -> None:
+    """Print a result, and those that belong to it.
+
+    kind: of the JSON document. more: further results by name, or a mapping of them. extra: more keys of the JSON.
+    after: lines that follow what is printed for people.
+    """
+    parts = more or {}
     if format == "json":
-        print(json.dumps({**(extra or {}), **result.to_dict()}, indent=2, allow_nan=False))
+        told = {"schema": f"cael.{kind}/{SCHEMA}", **(extra or {}), **result.to_dict(), **_plain(parts)}
+        print(json.dumps(told, indent=2, allow_nan=False))
         return
+    results = [result, *(each for part in parts.values() for each in _each(part))]
     if format == "markdown":
-        from cael.cli.markdown import markdown
+        from cael.cli.markdown import cell, markdown
 
-        print(markdown(result))
+        print("\n\n".join(markdown(each) for each in results))
         for line in after:
-            print(f"\n{line.strip()}")
+            print(f"\n{cell(line.strip())}")
         return
     from rich.console import Console
 
     console = Console()
-    console.print(result)
+    for each in results:
+        console.print(each)
     for line in after:
         console.print(line, style="yellow" if line.startswith("!") else None, markup=False, highlight=False)
+
+
+def _each(part: Any) -> list[Any]:
+    return list(part.values()) if isinstance(part, Mapping) else [part]
+
+
+def _plain(parts: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: {key: each.to_dict() for key, each in part.items()} if isinstance(part, Mapping) else part.to_dict()
+        for name, part in parts.items()
+    }
 
 
 def about_reading(table: LogTable) -> dict[str, Any]:
@@ -51,3 +83,27 @@ def about_reading(table: LogTable) -> dict[str, Any]:
 def lines_about(table: LogTable) -> list[str]:
     """What the printed forms say about the log that was read."""
     return [*(f"! {each}" for each in table.warnings), *(f"- {each}" for each in table.notes)]
+
+
+def settings_of(table: LogTable, policies: str, seed: int) -> dict[str, str]:
+    """What a report says about how it was made."""
+    return {
+        "log": table.source,
+        "policy": policies,
+        "seed": str(seed),
+        "rows": f"{len(table.log):,} of {table.rows_read:,}",
+        **{f"warning {at}": each for at, each in enumerate(table.warnings, start=1)},
+        **{f"note {at}": each for at, each in enumerate(table.notes, start=1)},
+    }
+
+
+def save_report(
+    out: Path, evaluation: Any, table: LogTable, *, segments: Mapping[str, Any] | None = None, **parts: Any
+) -> None:
+    """Write the report, with the first of the segment columns."""
+    from cael import report
+
+    if segments:
+        parts["segments"] = next(iter(segments.values()))
+    path = report.save(out, evaluation, title=f"Off-policy evaluation of {table.source}", **parts)
+    print(f"wrote {path}", file=sys.stderr)

@@ -63,6 +63,7 @@ def demo(simulation: Simulation | None = None, *, format: Format = "table") -> N
     show(
         result,
         format,
+        kind="evaluation",
         extra={"truth": truth},
         after=[f"\nThe truth, which only a simulation knows, is {truth:.5g}; nearest this time: {best.estimator}."],
     )
