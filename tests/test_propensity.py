@@ -112,6 +112,14 @@ def test_a_log_without_propensities_is_read_with_a_plain_warning(world):
     assert abs(cael.SNDR().estimate(table.log, world.target).value - truth) < 1.0
 
 
+def test_the_verdict_and_the_audit_know_that_propensities_were_estimated(world):
+    log = cael.io.open_log(frame(world).drop(columns="propensity")).log
+    found = cael.evaluate(log, world.target)
+    assert found.verdict.level != "ok"
+    assert "The propensities were estimated, not logged" in " ".join(found.verdict.reasons)
+    assert cael.audit(log)["propensities"].status == "warn"
+
+
 def test_it_can_be_asked_for_and_done_without(world):
     assert cael.io.open_log(frame(world)).warnings == ()
     assert cael.io.open_log(frame(world), logging="estimate").warnings != ()

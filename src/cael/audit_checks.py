@@ -12,6 +12,7 @@ from cael import inference
 from cael._types import Floats, Ints
 from cael.log import LoggedData
 from cael.policy import probabilities
+from cael.propensity import EstimatedLogging
 from cael.survey import (
     Survey,
     action_drift,
@@ -69,6 +70,11 @@ def known(log: LoggedData, found: Survey) -> Check:
     if log.propensities is None:
         told = "The log has no propensities: only a model can be evaluated on it, and nothing here checks a model."
         return Check("propensities", "fail", None, told)
+    if isinstance(log.logging, EstimatedLogging):
+        told = (
+            "The propensities were estimated from this log, not logged: the checks below hold almost by construction."
+        )
+        return Check("propensities", "warn", None, told)
     if found.expected is None:
         told = "The propensities of logged actions are known, those of the others are not: some checks are weaker."
         return Check("propensities", "pass", None, told)

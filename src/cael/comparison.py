@@ -111,6 +111,7 @@ class Comparison:
         ]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.markup import escape
         from rich.table import Table
         from rich.text import Text
 
@@ -119,7 +120,7 @@ class Comparison:
         for name in ("policy", "value", "lift", "interval of the lift", "", "verdict"):
             table.add_column(name, no_wrap=True)
         for row, shown in zip(self.rows, self.table(), strict=True):
-            table.add_row(*shown, style=_style(row))
+            table.add_row(*map(escape, shown), style=_style(row))
         yield table
         for doubt in self.doubts():
             yield Text(f"! {doubt}", style="yellow")

@@ -160,7 +160,8 @@ class Evaluation:
         from rich.text import Text
 
         wide = options.max_width >= 110
-        table = Table(box=SIMPLE_HEAD, title=f"{self.policy} on\n{self.log}", title_justify="left", padding=(0, 1))
+        title = Text(f"{self.policy} on\n{self.log}", style="table.title")
+        table = Table(box=SIMPLE_HEAD, title=title, title_justify="left", padding=(0, 1))
         for name in ("estimator", "value", "error", f"{self.level:.0%} interval", "", "eff. n", "max weight"):
             numeric = name in ("value", "error", "eff. n", "max weight")
             table.add_column(name, justify="right" if numeric else "left", no_wrap=True, overflow="ellipsis")

@@ -11,6 +11,7 @@ from cael._types import Floats
 from cael.errors import InputError
 from cael.estimate import Estimate
 from cael.log import LoggedData
+from cael.propensity import EstimatedLogging
 from cael.survey import (
     Survey,
     action_matters,
@@ -76,6 +77,12 @@ def judge(
 def evidence(log: LoggedData, best: Estimate) -> Check:
     """Whether the number rests on rows, or on a model that nothing can check."""
     name = "evidence"
+    if isinstance(log.logging, EstimatedLogging) and best.diagnostics.effective_sample_size is not None:
+        told = (
+            "The propensities were estimated, not logged: if the old policy looked at anything that the contexts do not "
+            "hold, the number is off and nothing here can see it."
+        )
+        return Check(name, "warn", None, told)
     if best.diagnostics.bias_bound is not None or best.diagnostics.effective_sample_size is not None:
         return Check(name, "pass", None, "The number rests on logged rewards, weighted by known propensities.")
     why = "The log has no propensities" if log.propensities is None else f"{best.estimator} uses no propensities"
