@@ -71,9 +71,7 @@ def known(log: LoggedData, found: Survey) -> Check:
         told = "The log has no propensities: only a model can be evaluated on it, and nothing here checks a model."
         return Check("propensities", "fail", None, told)
     if isinstance(log.logging, EstimatedLogging):
-        told = (
-            "The propensities were estimated from this log, not logged: the checks below hold almost by construction."
-        )
+        told = "The propensities were estimated from this log, not logged: the checks below say little."
         return Check("propensities", "warn", None, told)
     if found.expected is None:
         told = "The propensities of logged actions are known, those of the others are not: some checks are weaker."

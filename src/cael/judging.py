@@ -79,8 +79,8 @@ def evidence(log: LoggedData, best: Estimate) -> Check:
     name = "evidence"
     if isinstance(log.logging, EstimatedLogging) and best.diagnostics.effective_sample_size is not None:
         told = (
-            "The propensities were estimated, not logged: if the old policy looked at anything that the contexts do not "
-            "hold, the number is off and nothing here can see it."
+            "The propensities were estimated, not logged: if the old policy looked at anything that the contexts do "
+            "not hold, the number is off and nothing here can see it."
         )
         return Check(name, "warn", None, told)
     if best.diagnostics.bias_bound is not None or best.diagnostics.effective_sample_size is not None:
@@ -141,8 +141,13 @@ def tail(best: Estimate, limits: Thresholds) -> Check | None:
 
 def mean_weight(best: Estimate, limits: Thresholds) -> Check | None:
     d = best.diagnostics
-    if d.mean_weight_z is None or d.mean_weight is None:
+    if d.mean_weight is None:
         return None
+    if d.mean_weight_z is None:  # all weights are alike, and then each of them must be 1
+        if abs(d.mean_weight - 1) <= 1e-3:
+            return None
+        told = f"Every row has the weight {d.mean_weight:.3g}, and weights average 1: the probabilities are wrong."
+        return Check("mean_weight", "fail", d.mean_weight, told)
     z = abs(d.mean_weight_z)
     status = limits.status("mean_weight_z", z)
     told = f"The weights average what they should, within chance ({z:.1f} standard errors from 1)."

@@ -32,6 +32,7 @@ app.command(examine.plan, name="plan", help_epilogue=POLICIES)
 app.command(simulation.demo)
 app.command(simulation.simulate)
 app.command(simulation.estimators, name="estimators")
+app.command(simulation.schema, name="schema")
 app.command(
     "cael.experiments.cli:reproduce",
     name="reproduce",

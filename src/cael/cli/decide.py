@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from cael.cli.options import Columns_, Policies, Reading, estimators_of, opened, policies_of
-from cael.cli.output import Format, about_reading, lines_about, save_report, settings_of, show
+from cael.cli.output import Format, about_reading, lines_about, save_report, settings_of, show, writable
 
 if TYPE_CHECKING:
+    from cael.auditing import Audit
+    from cael.evaluation import Evaluation
     from cael.io import LogTable
     from cael.policy import Policy
 
+FEWEST_FOR_AUDIT = 20
 OK, UNTRUSTED, WORSE = 0, 3, 4
 """Exit codes. An answer that is not to be trusted is never reported as worse or not worse."""
 
@@ -62,21 +66,35 @@ def evaluate(
     from cael import evaluate as call
 
     settings = reading or Reading()
+    writable(out)
     table = opened(log, columns, settings)
     ((name, chosen),) = policies_of(table, [policy]).items()
     asked = estimators_of(estimators)
-    found = call(table.log, chosen, asked, level=level, headline=headline)
+    found = replace(call(table.log, chosen, asked, level=level, headline=headline), policy=name)
     more = _more(table, chosen, windows, calibrate, asked, level, settings.seed)
-    show(found, format, kind="evaluation", more=more, extra={"name": name, "reading": about_reading(table)},
-         after=lines_about(table))  # fmt: skip
+    show(
+        found, format, kind="evaluation", more=more, extra={"reading": about_reading(table)},
+        below=[_lift(found)], after=lines_about(table),
+    )  # fmt: skip
     if out is not None:
-        from cael import audit
-
         told = settings_of(table, name, settings.seed)
-        save_report(out, found, table, settings=told, seed=settings.seed, audit=audit(table.log), **more)
+        save_report(out, found, table, settings=told, seed=settings.seed, audit=_audited(table), **more)
     if found.verdict.level == "refuse":
         return UNTRUSTED
     return WORSE if gate and found.direction == "worse" else OK
+
+
+def _lift(found: Evaluation) -> str:
+    interval = found.lift.interval(found.level)
+    relative = f" ({found.lift.value / abs(found.baseline.value):+.1%})" if found.baseline.value else ""
+    return f"lift over the logging policy: {found.lift.value:+.5g}{relative} {interval}, {found.direction}"
+
+
+def _audited(table: LogTable) -> Audit | None:
+    """The audit, where the log is long enough for one."""
+    from cael import audit
+
+    return audit(table.log) if len(table.log) >= FEWEST_FOR_AUDIT else None
 
 
 def _more(
@@ -141,6 +159,7 @@ def compare(
     from cael import compare as call
 
     settings = reading or Reading()
+    writable(out)
     table = opened(log, columns, settings)
     named = policies_of(table, policy)
     (chosen,) = estimators_of([estimator])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -86,7 +87,8 @@ def plan(
         table.log, chosen, lift=size, relative=relative, level=level, power=power, rows=rows,
         exploration=EXPLORATION if exploration is None else exploration, seed=settings.seed,
     )  # fmt: skip
-    show(found, format, kind="plan", extra={"name": name, "reading": about_reading(table)}, after=lines_about(table))
+    found = replace(found, policy=name)
+    show(found, format, kind="plan", extra={"reading": about_reading(table)}, after=lines_about(table))
     return UNTRUSTED if found.status == "fail" else OK
 
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from cael.errors import InputError
+
 if TYPE_CHECKING:
     from cael.io import LogTable
 
@@ -24,37 +26,44 @@ def show(
     kind: str,
     more: Mapping[str, Any] | None = None,
     extra: Mapping[str, Any] | None = None,
+    below: Sequence[str] = (),
     after: Sequence[str] = (),
 ) -> None:
     """Print a result, and those that belong to it.
 
     kind: of the JSON document. more: further results by name, or a mapping of them. extra: more keys of the JSON.
-    after: lines that follow what is printed for people.
+    below: lines under the table of the result. after: lines that follow all that is printed for people.
     """
     parts = more or {}
     if format == "json":
         told = {"schema": f"cael.{kind}/{SCHEMA}", **(extra or {}), **result.to_dict(), **_plain(parts)}
         print(json.dumps(told, indent=2, allow_nan=False))
         return
-    results = [result, *(each for part in parts.values() for each in _each(part))]
+    results = [("", result), *(each for name, part in parts.items() for each in _each(name, part))]
     if format == "markdown":
         from cael.cli.markdown import cell, markdown
 
-        print("\n\n".join(markdown(each) for each in results))
+        for heading, each in results:
+            print(f"### {cell(heading)}\n" if heading else "", markdown(each), sep="\n" if heading else "", end="\n\n")
         for line in after:
             print(f"\n{cell(line.strip())}")
         return
     from rich.console import Console
 
     console = Console()
-    for each in results:
+    for heading, each in results:
+        if heading:
+            console.print(f"\n{heading}", style="bold", markup=False, highlight=False)
         console.print(each)
+        for line in () if heading else below:
+            console.print(line, markup=False, highlight=False)
     for line in after:
         console.print(line, style="yellow" if line.startswith("!") else None, markup=False, highlight=False)
 
 
-def _each(part: Any) -> list[Any]:
-    return list(part.values()) if isinstance(part, Mapping) else [part]
+def _each(name: str, part: Any) -> list[tuple[str, Any]]:
+    """(heading, result) pairs."""
+    return [(f"{name}: {key}", each) for key, each in part.items()] if isinstance(part, Mapping) else [(name, part)]
 
 
 def _plain(parts: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,6 +104,16 @@ def settings_of(table: LogTable, policies: str, seed: int) -> dict[str, str]:
         **{f"warning {at}": each for at, each in enumerate(table.warnings, start=1)},
         **{f"note {at}": each for at, each in enumerate(table.notes, start=1)},
     }
+
+
+def writable(out: Path | None) -> None:
+    """Refuse a report that cannot be written, before the work is done."""
+    if out is None:
+        return
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"--out writes a report to a file that ends in .html; got {str(out)!r}.")
+    if not out.parent.is_dir():
+        raise InputError(f"--out: there is no folder {out.parent}.")
 
 
 def save_report(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from cyclopts import Parameter
 
@@ -84,6 +84,21 @@ def simulate(out: Path, simulation: Simulation | None = None) -> None:
     log = world.sample(simulation.rows, simulation.seed)
     save_log(out, log, target=world.target)
     print(f"wrote {log} to {out}; the target's true value is {world.value(world.target):.6g}")
+
+
+def schema(document: Literal["evaluation", "comparison", "audit", "plan"] = "evaluation") -> None:
+    """Print the JSON Schema of what --format json prints.
+
+    Parameters
+    ----------
+    document
+        Of evaluate (and demo), compare, audit or plan.
+    """
+    import json
+
+    from cael.cli.schema import schema_of
+
+    print(json.dumps(schema_of(document), indent=2))
 
 
 def estimators() -> None:

@@ -1,0 +1,111 @@
+"""The JSON documents of the command line, as JSON Schema. Keys may be added; none goes away without a new number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cael.cli.output import SCHEMA
+
+TEXT: dict[str, Any] = {"type": "string"}
+NUMBER: dict[str, Any] = {"type": "number"}
+MAYBE: dict[str, Any] = {"type": ["number", "null"]}
+COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
+TRUTH: dict[str, Any] = {"type": "boolean"}
+DIRECTION: dict[str, Any] = {"enum": ["better", "worse", "no difference shown"]}
+
+
+def record(**keys: Any) -> dict[str, Any]:
+    """An object with these keys, all required; others may come later. A key that ends in _ is optional."""
+    required = [name for name in keys if not name.endswith("_")]
+    return {"type": "object", "properties": {k.removesuffix("_"): v for k, v in keys.items()}, "required": required}
+
+
+def several(what: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": what}
+
+
+def by_name(what: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": what}
+
+
+def ref(name: str) -> dict[str, Any]:
+    return {"$ref": f"#/$defs/{name}"}
+
+
+DEFINITIONS: dict[str, Any] = {
+    "interval": record(low=NUMBER, high=NUMBER, level_=NUMBER, method_=TEXT),
+    "check": record(name=TEXT, status={"enum": ["pass", "unknown", "warn", "fail"]}, value=MAYBE, sentence=TEXT),
+    "verdict": record(
+        level={"enum": ["ok", "caution", "refuse"]}, estimator=TEXT, reasons=several(TEXT), checks=several(ref("check"))
+    ),
+    "diagnostics": record(
+        n=COUNT, effective_sample_size=MAYBE, max_weight=MAYBE, mean_weight=MAYBE, mean_weight_z=MAYBE,
+        tail_index=MAYBE, unsupported_mass=MAYBE, clipped_share=MAYBE, cross_fitted={"type": ["boolean", "null"]},
+        warnings=several(TEXT),
+    ),
+    "estimate": record(
+        estimator=TEXT, value=NUMBER, stderr=NUMBER, interval=ref("interval"), n=COUNT, fingerprint=TEXT,
+        diagnostics=ref("diagnostics"),
+    ),
+    "reading": record(
+        source=TEXT, rows_read=COUNT, rows=COUNT, dropped=several(record(reason=TEXT, rows=COUNT)), n_actions=COUNT,
+        context_dim=COUNT, columns={"type": "object"}, notes=several(TEXT), warnings=several(TEXT),
+    ),
+    "segments": record(
+        rows=several(
+            record(
+                label=TEXT, rows=COUNT, effective_rows=MAYBE, value=NUMBER, baseline=NUMBER, lift=NUMBER, stderr=NUMBER,
+                interval=ref("interval"), shrunk=NUMBER, shrunk_interval=ref("interval"), direction=DIRECTION,
+            )
+        ),
+        estimator=TEXT, level=NUMBER, factor=NUMBER, differ=NUMBER, spread=NUMBER, kind=TEXT, sentence=TEXT,
+    ),
+    "calibration": record(
+        best=TEXT, kinds=several(TEXT), repeats=COUNT, n=COUNT, level=NUMBER, redrawn=TRUTH, sentence=TEXT,
+        rows=several(record(estimator=TEXT, rmse=NUMBER, bias=NUMBER, coverage=NUMBER, coverage_error=NUMBER)),
+    ),
+    "frequency": {"type": "object"},
+}  # fmt: skip
+
+DOCUMENTS: dict[str, dict[str, Any]] = {
+    "evaluation": record(
+        reading_=ref("reading"), version=TEXT, log=TEXT, fingerprint=TEXT, policy=TEXT, level=NUMBER, headline=TEXT,
+        verdict=ref("verdict"), direction=DIRECTION, overlap={"type": ["object", "null"]},
+        lift=record(value=NUMBER, stderr=NUMBER, interval=ref("interval"), relative=MAYBE),
+        estimates=several(ref("estimate")), skipped=several(record(estimator=TEXT, reason=TEXT)),
+        segments_=by_name(ref("segments")), windows_=ref("segments"), calibration_=ref("calibration"), truth_=NUMBER,
+    ),
+    "comparison": record(
+        reading=ref("reading"), baseline=ref("estimate"), level=NUMBER, simultaneous_factor=NUMBER,
+        policies=several(
+            record(
+                name=TEXT, estimate=ref("estimate"), lift=NUMBER, lift_stderr=NUMBER, interval=ref("interval"),
+                direction=DIRECTION, verdict=ref("verdict"),
+            )
+        ),
+    ),
+    "audit": record(
+        reading=ref("reading"), status={"enum": ["pass", "warn", "fail"]}, log=TEXT, fingerprint=TEXT,
+        checks=several(ref("check")), actions=several(ref("frequency")), deciles=several(ref("frequency")),
+        periods=several({"type": "object"}),
+    ),
+    "plan": record(
+        reading=ref("reading"), policy=TEXT, lift=NUMBER, baseline=NUMBER, level=NUMBER, power=NUMBER, n=COUNT,
+        rows=COUNT, detectable=MAYBE, enough=MAYBE, rows_needed=MAYBE, more_rows=MAYBE, sentences=several(TEXT),
+        options=several(record(exploration=NUMBER, rows=MAYBE, spread=MAYBE, cost=MAYBE)), checks=several(ref("check")),
+    ),
+}  # fmt: skip
+
+
+def schema_of(kind: str) -> dict[str, Any]:
+    """The JSON Schema of a document: "evaluation", "comparison", "audit" or "plan"."""
+    document = DOCUMENTS[kind]
+    name = f"cael.{kind}/{SCHEMA}"
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": name,
+        **document,
+        "properties": {"schema": {"const": name}, **document["properties"]},
+        "required": ["schema", *document["required"]],
+        "$defs": DEFINITIONS,
+    }
