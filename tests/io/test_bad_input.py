@@ -331,6 +331,28 @@ CASES: dict[str, Case] = {
     "a configuration with an unknown option": policy(
         "dense:pi", "unknown option 'rewad'; there are: ", None, "--config", "{f}/typo.toml"
     ),
+    "a report that is no HTML": policy("dense:pi", "ends in .html; got 'report.pdf'", None, "--out", "report.pdf"),
+    "a report into no folder": policy("dense:pi", "there is no folder none", None, "--out", "none/report.html"),
+    "a headline that was not computed": policy("dense:pi", "no estimate named 'MIPS'", None, "--headline", "MIPS"),
+    "windows of one": policy("dense:pi", "windows must be a whole number >= 2", None, "--windows", "1"),
+    "segments that are too small": policy(
+        "dense:pi", "rows", good(country=[f"c{i}" for i in range(N)]), "--segment", "country"
+    ),
+    "a calibration without all probabilities": policy(
+        "p", "calibrate needs the target's probabilities of all", None, "--calibrate"
+    ),
+    "an audit of too few rows": Case(lambda f: ["audit", at(f, good())], "needs at least 20 rows; the log has 8"),
+    "a lift that is no number": Case(
+        lambda f: ["plan", at(f, good()), "--policy", "dense:pi", "--lift", "some"],
+        "lift must be a percentage such as 1%",
+    ),
+    "a lift of 0": Case(
+        lambda f: ["plan", at(f, good()), "--policy", "dense:pi", "--lift", "0%"], "lift must be a positive number"
+    ),
+    "a plan without propensities": Case(
+        lambda f: ["plan", at(f, good()), "--policy", "dense:pi", "--logging", "none"],
+        "plan needs the logged propensities",
+    ),
     "no command": usage("magic", says="magic"),
     "no log": usage("evaluate", says="log"),
     "no policy": usage("compare", "log.parquet", says="policy"),

@@ -167,6 +167,24 @@ def test_segments_and_windows_are_named(capsys, log):
     assert "windows" in out
 
 
+def test_a_report(capsys, log, tmp_path):
+    out = tmp_path / "report.html"
+    options = ("--policy", "new <policy>=choice:good", "--segment", "country", "--windows", "2", "--out", out)
+    code, _, err = run(capsys, "evaluate", log, *options)
+    page = out.read_text("utf-8")
+    assert (code, err.strip()) == (0, f"wrote {out}")
+    assert len(page) < 300 * 1024
+    assert "new &lt;policy&gt;" in page
+    assert "new <policy>" not in page
+    for word in ("SNDR", "country", "log.parquet", "be", "Audit"):
+        assert word in page
+    code, _, _ = run(capsys, "compare", log, "--policy", "a=choice:good", "--policy", "b=uniform", "--out", out)
+    assert code == 0
+    page = out.read_text("utf-8")
+    assert ">b<" in page
+    assert "a, b" in page
+
+
 CONFIG = """
 log = "{log}"
 level = 0.9
@@ -244,7 +262,9 @@ def test_a_quick_answer_loads_no_arrow():
 def test_reading_a_table_needs_no_pandas(log):
     """Tables come in through Arrow alone."""
     code = (
-        "import sys\nfor name in ('pandas', 'polars', 'duckdb'):\n    sys.modules[name] = None\n"
+        "import sys\nclass Absent:\n    def find_spec(self, name, *more):\n"
+        "        if name.partition('.')[0] in ('pandas', 'polars', 'duckdb'):\n            raise ImportError(name)\n"
+        "sys.meta_path.insert(0, Absent())\n"
         f"import cael\ntable = cael.io.open_log({str(log)!r}, {{'segment': 'country'}})\n"
         "print(cael.evaluate(table.log, table.policy('choice:good')).verdict.level)"
     )

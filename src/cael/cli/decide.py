@@ -79,9 +79,15 @@ def evaluate(
     if out is not None:
         told = settings_of(table, name, settings.seed)
         save_report(out, found, table, settings=told, seed=settings.seed, audit=_audited(table), **more)
-    if found.verdict.level == "refuse":
+    if found.verdict.level == "refuse" or _calibration(found, more) == "fail":
         return UNTRUSTED
     return WORSE if gate and found.direction == "worse" else OK
+
+
+def _calibration(found: Evaluation, more: dict[str, Any]) -> str:
+    """How the intervals of the headline did on planted rewards; "unknown" where nobody asked."""
+    names = [row.estimator for row in more.get("calibration", ())]
+    return more["calibration"].check(found.headline).status if found.headline in names else "unknown"
 
 
 def _lift(found: Evaluation) -> str:

@@ -120,9 +120,9 @@ def save_report(
     out: Path, evaluation: Any, table: LogTable, *, segments: Mapping[str, Any] | None = None, **parts: Any
 ) -> None:
     """Write the report, with the first of the segment columns."""
-    from cael import report
+    from cael.report import save
 
     if segments:
         parts["segments"] = next(iter(segments.values()))
-    path = report.save(out, evaluation, title=f"Off-policy evaluation of {table.source}", **parts)
+    path = save(out, evaluation, title=f"Off-policy evaluation of {table.source}", **parts)
     print(f"wrote {path}", file=sys.stderr)
