@@ -182,7 +182,7 @@ def test_a_report(capsys, log, tmp_path):
     assert code == 0
     page = out.read_text("utf-8")
     assert ">b<" in page
-    assert "a, b" in page
+    assert "a=choice:good, b=uniform" in page
 
 
 CONFIG = """

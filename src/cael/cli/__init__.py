@@ -31,6 +31,7 @@ app.command(examine.audit, name="audit")
 app.command(examine.plan, name="plan", help_epilogue=POLICIES)
 app.command(simulation.demo)
 app.command(simulation.simulate)
+app.command(simulation.example)
 app.command(simulation.estimators, name="estimators")
 app.command(simulation.schema, name="schema")
 app.command(

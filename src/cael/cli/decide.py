@@ -77,7 +77,7 @@ def evaluate(
         below=[_lift(found)], after=lines_about(table),
     )  # fmt: skip
     if out is not None:
-        told = settings_of(table, name, settings.seed)
+        told = settings_of(table, policy)
         save_report(out, found, table, settings=told, seed=settings.seed, audit=_audited(table), **more)
     if found.verdict.level == "refuse" or _calibration(found, more) == "fail":
         return UNTRUSTED
@@ -172,7 +172,7 @@ def compare(
     found = call(table.log, named, chosen, level=level, seed=settings.seed)
     show(found, format, kind="comparison", extra={"reading": about_reading(table)}, after=lines_about(table))
     if out is not None:
-        told = settings_of(table, ", ".join(named), settings.seed)
+        told = settings_of(table, ", ".join(policy))
         save_report(out, None, table, settings=told, seed=settings.seed, comparison=found)
     if found.verdict.level == "refuse":
         return UNTRUSTED

@@ -94,12 +94,11 @@ def lines_about(table: LogTable) -> list[str]:
     return [*(f"! {each}" for each in table.warnings), *(f"- {each}" for each in table.notes)]
 
 
-def settings_of(table: LogTable, policies: str, seed: int) -> dict[str, str]:
+def settings_of(table: LogTable, policies: str) -> dict[str, str]:
     """What a report says about how it was made."""
     return {
-        "log": table.source,
-        "policy": policies,
-        "seed": str(seed),
+        "file": table.source,
+        "given as": policies,
         "rows": f"{len(table.log):,} of {table.rows_read:,}",
         **{f"warning {at}": each for at, each in enumerate(table.warnings, start=1)},
         **{f"note {at}": each for at, each in enumerate(table.notes, start=1)},

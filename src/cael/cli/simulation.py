@@ -86,6 +86,20 @@ def simulate(out: Path, simulation: Simulation | None = None) -> None:
     print(f"wrote {log} to {out}; the target's true value is {world.value(world.target):.6g}")
 
 
+def example(folder: Path = Path()) -> None:
+    """Copy a small generated log of a news site, and its table of articles, into a folder, to try the commands on.
+
+    Parameters
+    ----------
+    folder
+        Where to; the current folder if not given.
+    """
+    from cael.examples import copy
+
+    for path in copy(folder):
+        print(f"wrote {path}")
+
+
 def schema(document: Literal["evaluation", "comparison", "audit", "plan"] = "evaluation") -> None:
     """Print the JSON Schema of what --format json prints.
 
