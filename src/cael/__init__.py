@@ -2,7 +2,7 @@
 
 from typing import Any as _Any
 
-from cael import codes, io, testing, worlds
+from cael import codes, examples, io, testing, worlds
 from cael._version import __version__
 from cael.audit_checks import Frequency, Period
 from cael.auditing import Audit, audit
@@ -134,6 +134,7 @@ __all__ = [
     "compare",
     "estimate_logging",
     "evaluate",
+    "examples",
     "io",
     "plan",
     "read",
