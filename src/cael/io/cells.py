@@ -135,7 +135,7 @@ def labels(column: str, chunks: list[Any]) -> tuple[Ints, list[Any], list[Flaw]]
     encoded = encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded
     distinct = encoded.dictionary.to_pylist()
     order = sorted(range(len(distinct)), key=lambda at: distinct[at])
-    place = np.empty(len(distinct) + 1, dtype=np.intp)
+    place = np.empty(len(distinct) + 1, dtype=np.int32)  # half the memory; a table of 2^31 labels does not exist
     place[order] = np.arange(len(distinct))
     place[-1] = -1
     codes = place[pc.fill_null(encoded.indices, len(distinct)).to_numpy(zero_copy_only=False)]

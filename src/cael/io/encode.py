@@ -43,7 +43,7 @@ class Actions:
         known = {label: number for number, label in enumerate(self.labels)}
         if distinct and self.labels and isinstance(distinct[0], str) != isinstance(self.labels[0], str):
             known, distinct = {str(label): number for label, number in known.items()}, [str(each) for each in distinct]
-        place = np.array([*(known.get(label, -2) for label in distinct), -1], dtype=np.intp)
+        place: Array = np.array([*(known.get(label, -2) for label in distinct), -1], dtype=np.int32)
         return place[codes]
 
     def shown(self) -> str:
@@ -197,3 +197,14 @@ def _one_hot(name: str, chunks: list[Any]) -> tuple[Floats, list[Flaw], list[str
 def columns_of(source: Source, names: str, what: str) -> list[str]:
     """The columns that 'a', 'pi_*' or 'a+b+c' means."""
     return [column for each in names.split("+") for column in matching(source, each.strip(), what)]
+
+
+def padded(lengths: Ints, entries: Array, filler: float) -> Array:
+    """(n, m) with the entries of each list, and the filler after its end."""
+    width = max(1, int(lengths.max(initial=0)))
+    if (lengths == width).all():
+        return entries.reshape(len(lengths), width)
+    table = np.full((len(lengths), width), filler, dtype=entries.dtype)
+    lengths = np.maximum(lengths, 0)
+    table[np.arange(width) < lengths[:, None]] = entries
+    return table

@@ -8,7 +8,7 @@ from cael._types import Array, Floats, Ints
 from cael.errors import PolicyError
 from cael.io import cells
 from cael.io.columns import CONVENTIONS
-from cael.io.encode import Actions, told
+from cael.io.encode import Actions, padded, told
 from cael.io.sources import Source, open_source
 from cael.io.specs import PolicySpec
 from cael.policy import Policy, Tabular
@@ -98,7 +98,7 @@ def _rows_in_log(spec: PolicySpec, log: Source, id_column: str, table: Source, o
     if distinct and own_distinct and type(distinct[0]) is not type(own_distinct[0]):
         distinct, own_distinct = [str(each) for each in distinct], [str(each) for each in own_distinct]
     known = {label: row_of[code] for code, label in enumerate(distinct)}
-    rows = np.array([known.get(label, -1) for label in own_distinct], dtype=np.intp)[own]
+    rows: Array = np.array([known.get(label, -1) for label in own_distinct], dtype=np.int32)[own]
     listed = np.zeros(len(codes), dtype=bool)
     listed[rows[rows >= 0]] = True
     if not listed.all():
@@ -113,15 +113,14 @@ def _rows_in_log(spec: PolicySpec, log: Source, id_column: str, table: Source, o
 
 
 def _joined(spec: PolicySpec, rows: Ints, numbers: Ints, values: Floats, actions: Actions) -> Policy:
-    used = np.flatnonzero(rows >= 0)
-    order = used[np.argsort(rows[used], kind="stable")]
-    rows, numbers, values = rows[order], numbers[order], values[order]
+    if (rows < 0).any() or (rows[1:] < rows[:-1]).any():  # not in the order of the log, or with others in between
+        used = np.flatnonzero(rows >= 0)
+        order = used[np.argsort(rows[used], kind="stable")]
+        rows, numbers, values = rows[order], numbers[order], values[order]
     n, k = int(rows.max()) + 1, len(actions)
     counts = np.bincount(rows, minlength=n)
     weights = _weights(spec, rows, values, n, k)
-    place = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-    listed, chance = np.full((n, int(counts.max())), -1, dtype=np.intp), np.zeros((n, int(counts.max())))
-    listed[rows, place], chance[rows, place] = numbers, weights
+    listed, chance = padded(counts, numbers, -1), padded(counts, weights, 0.0)
     try:
         return TopK(listed, chance, k, spec.rest)
     except PolicyError as error:

@@ -12,7 +12,7 @@ from cael._types import Array, Floats, Ints
 from cael.errors import PolicyError
 from cael.io import cells
 from cael.io.cells import Flaw
-from cael.io.encode import Actions, columns_of, matrix, told
+from cael.io.encode import Actions, columns_of, matrix, padded, told
 from cael.io.files import format_of
 from cael.io.long import long_policy
 from cael.io.objects import load_object
@@ -179,17 +179,6 @@ def _topk(spec: PolicySpec, rows: Rows) -> Policy:
     return TopK(
         rows.only(padded(lengths, numbers, -1)), rows.only(padded(lengths, listed, 0.0)), len(rows.actions), spec.rest
     )
-
-
-def padded(lengths: Ints, entries: Array, filler: float) -> Array:
-    """(n, m) with the entries of each list, and the filler after its end."""
-    width = max(1, int(lengths.max(initial=0)))
-    if (lengths == width).all():
-        return entries.reshape(len(lengths), width)
-    table = np.full((len(lengths), width), filler, dtype=entries.dtype)
-    lengths = np.maximum(lengths, 0)
-    table[np.arange(width) < lengths[:, None]] = entries
-    return table
 
 
 def action_numbers(column: str, chunks: list[Any], actions: Actions) -> tuple[Ints, list[Flaw]]:
