@@ -1,6 +1,6 @@
 """A million rows, 500 actions and a top-20 policy, from a Parquet file to the panel, in a process of its own.
 
-    python benchmarks/million_rows.py            # writes the file, runs `cael evaluate`, prints seconds and memory
+python benchmarks/million_rows.py writes the file, runs `cael evaluate` on it and prints seconds and memory.
 """
 
 from __future__ import annotations

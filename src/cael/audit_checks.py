@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -119,8 +120,13 @@ def rounding(log: LoggedData) -> Check | None:
     return Check("rounding", "pass", None, "The propensities are not rounded.")
 
 
-def by_action(log: LoggedData, found: Survey) -> tuple[Frequency, ...]:
+def by_action(log: LoggedData, found: Survey, names: Sequence[object] | None = None) -> tuple[Frequency, ...]:
     """Rows of each action against what the propensities say."""
+    rows = _by_action(log, found)
+    return rows if names is None else tuple(replace(row, label=str(names[int(row.label)])) for row in rows)
+
+
+def _by_action(log: LoggedData, found: Survey) -> tuple[Frequency, ...]:
     n = len(log)
     if log.propensities is None:
         return tuple(Frequency(str(a), float(c), None, None) for a, c in enumerate(found.logged))

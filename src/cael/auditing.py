@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, final
 
@@ -71,12 +72,12 @@ class Audit:
         return f"<table>{caption}{html_rows(('check', 'status', ''), rows)}</table>"
 
 
-def audit(log: LoggedData, *, p_value: float = 0.001, blocks: int = 10) -> Audit:
+def audit(log: LoggedData, *, p_value: float = 0.001, blocks: int = 10, names: Sequence[object] | None = None) -> Audit:
     """Check a log against itself: what the propensities say should have happened, and what did.
 
     p_value: below it a deviation counts as beyond chance; every family of tests (actions, deciles, periods) keeps its
     chance of even one false alarm below it (Holm). blocks: stretches of time, in the order of the timestamps, or of the
-    rows where there are none.
+    rows where there are none. names: (k,) of the actions, for the messages; their numbers if None.
 
     >>> import cael
     >>> log, _ = cael.testing.example()
@@ -86,6 +87,8 @@ def audit(log: LoggedData, *, p_value: float = 0.001, blocks: int = 10) -> Audit
     if not isinstance(log, LoggedData):
         raise InputError(f"expected a cael.LoggedData; got {type(log).__name__}.")
     check_level(p_value)
+    if names is not None and len(names) != log.n_actions:
+        raise InputError(f"names must have one entry for each of the {log.n_actions} actions; got {len(names)}.")
     positive_int("blocks", blocks, least=2)
     if len(log) < 2 * blocks:
         raise InputError(
@@ -93,7 +96,7 @@ def audit(log: LoggedData, *, p_value: float = 0.001, blocks: int = 10) -> Audit
             f"{len(log)}. Pass a smaller blocks=."
         )
     found, block = survey(log), time_blocks(log, blocks)
-    actions, deciles = C.by_action(log, found), C.by_decile(log)
+    actions, deciles = C.by_action(log, found, names), C.by_decile(log)
     periods = C.by_period(log, found, block)
     checks = [
         C.known(log, found),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -19,12 +20,14 @@ MOST_ACTIONS = 20
 @dataclass(frozen=True)
 class ActionOverlap:
     """One action: rows that played it, rows that the logging policy should have (None: unknown), and the target's
-    probability of it, averaged over the rows (estimated from the weights where only logged actions are known)."""
+    probability of it, averaged over the rows (estimated from the weights where only logged actions are known). label:
+    its name, where it has one."""
 
     action: int
     logged: int
     expected: float | None
     target: float
+    label: str = ""
 
 
 @final
@@ -53,6 +56,10 @@ class Overlap:
     actions: tuple[ActionOverlap, ...]
     never_logged: int
     never_logged_mass: float | None
+
+    def labelled(self, names: Sequence[object]) -> Overlap:
+        """The same, with the names (k,) of the actions."""
+        return replace(self, actions=tuple(replace(each, label=str(names[each.action])) for each in self.actions))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain types, ready for JSON."""

@@ -185,6 +185,25 @@ def test_a_report(capsys, log, tmp_path):
     assert "a=choice:good, b=uniform" in page
 
 
+def test_actions_are_called_by_their_names(capsys, log, tmp_path):
+    """In the JSON, in the audit's sentences and in the report."""
+    frame = pd.read_parquet(log)
+    names = np.array(["apple", "<banana>", "cherry"])
+    frame = frame.assign(item=names[frame["item"]], good=names[2])
+    frame.to_parquet(tmp_path / "named.parquet")
+    report = tmp_path / "report.html"
+    options = ("--policy", "choice:good,epsilon=0.5", "--format", "json", "--out", report)
+    document = json.loads(run(capsys, "evaluate", tmp_path / "named.parquet", *options)[1])
+    assert {each["label"] for each in document["overlap"]["actions"]} == set(names)
+    page = report.read_text("utf-8")
+    assert "cherry" in page
+    assert "&lt;banana&gt;" in page
+    assert "<banana>" not in page
+    wrong = frame.assign(pscore=np.where(frame["item"] == "cherry", 0.6, 0.2))
+    wrong.to_parquet(tmp_path / "wrong.parquet")
+    assert "action cherry has" in " ".join(run(capsys, "audit", tmp_path / "wrong.parquet")[1].split())
+
+
 CONFIG = """
 log = "{log}"
 level = 0.9

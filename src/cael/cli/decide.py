@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from cael.cli.options import Columns_, Policies, Reading, estimators_of, opened, policies_of
+from cael.cli.options import Columns_, Policies, Reading, estimators_of, names_of, opened, policies_of
 from cael.cli.output import Format, about_reading, lines_about, save_report, settings_of, show, writable
 
 if TYPE_CHECKING:
@@ -70,7 +70,10 @@ def evaluate(
     table = opened(log, columns, settings)
     ((name, chosen),) = policies_of(table, [policy]).items()
     asked = estimators_of(estimators)
-    found = replace(call(table.log, chosen, asked, level=level, headline=headline), policy=name)
+    found = call(table.log, chosen, asked, level=level, headline=headline)
+    labels = names_of(table)
+    overlap = found.overlap if found.overlap is None or labels is None else found.overlap.labelled(labels)
+    found = replace(found, policy=name, overlap=overlap)
     more = _more(table, chosen, windows, calibrate, asked, level, settings.seed)
     show(
         found, format, kind="evaluation", more=more, extra={"reading": about_reading(table)},
@@ -100,7 +103,7 @@ def _audited(table: LogTable) -> Audit | None:
     """The audit, where the log is long enough for one."""
     from cael import audit
 
-    return audit(table.log) if len(table.log) >= FEWEST_FOR_AUDIT else None
+    return audit(table.log, names=names_of(table)) if len(table.log) >= FEWEST_FOR_AUDIT else None
 
 
 def _more(

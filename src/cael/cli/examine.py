@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from cael.cli.decide import OK, UNTRUSTED
-from cael.cli.options import Columns_, Reading, opened, policies_of
+from cael.cli.options import Columns_, Reading, names_of, opened, policies_of
 from cael.cli.output import Format, about_reading, lines_about, show
 
 
@@ -37,7 +37,7 @@ def audit(
     from cael import audit as call
 
     table = opened(log, columns, reading or Reading())
-    found = call(table.log, p_value=p_value, blocks=blocks)
+    found = call(table.log, p_value=p_value, blocks=blocks, names=names_of(table))
     show(found, format, kind="audit", extra={"reading": about_reading(table)}, after=lines_about(table))
     return UNTRUSTED if found.status == "fail" else OK
 

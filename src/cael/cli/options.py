@@ -49,6 +49,11 @@ def opened(log: str, columns: Columns | None, reading: Reading) -> LogTable:
     )  # fmt: skip
 
 
+def names_of(table: LogTable) -> tuple[object, ...] | None:
+    """The labels of the actions, where these are not just their numbers."""
+    return None if table.actions == tuple(range(len(table.actions))) else table.actions
+
+
 def policies_of(table: LogTable, specs: Sequence[str]) -> dict[str, Policy]:
     """Policies by name, from texts such as 'new=choice:best'."""
     from cael.errors import PolicyError

@@ -258,7 +258,7 @@ def support(found: Overlap) -> Picture:
         y = np.arange(len(shown))[::-1]
         ax.barh(y + 0.2, [each.logged / found.n for each in shown], 0.36, color=SECOND, label="old policy, logged")
         ax.barh(y - 0.2, [each.target for each in shown], 0.36, color=MAIN, label="new policy")
-        ax.set_yticks(y, [f"action {each.action}" for each in shown])
+        ax.set_yticks(y, [_clip(each.label) or f"action {each.action}" for each in shown])
         ax.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
         ax.tick_params(axis="y", length=0)
         ax.locator_params(axis="x", nbins=5)

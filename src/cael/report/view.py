@@ -244,7 +244,7 @@ def _actions(evaluation: Evaluation) -> Grid | None:
         return None
     rows = [
         (
-            str(each.action),
+            short(each.label, 60) or str(each.action),
             f"{each.logged:,}",
             "" if each.expected is None else f"{each.expected:,.0f}",
             f"{each.logged / found.n:.1%}",
