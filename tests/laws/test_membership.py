@@ -77,6 +77,7 @@ POLICIES = [
     cael.FromModel(LogisticRegression().fit(LOG.contexts, LOG.actions)),
     cael.LoggedOnly(TABLE[:, 0]),
     cael.Mixture([cael.Uniform(K), cael.LoggedOnly(TABLE[:, 0])], [0.5, 0.5]),
+    cael.estimate_logging(LOG),
 ]
 
 
