@@ -157,6 +157,23 @@ CASES: dict[str, Case] = {
     "no gzip at all": log(lambda f: raw(f, TEXT, "log.csv.gz"), "log.csv.gz cannot be read"),
     "broken Arrow": log(lambda f: raw(f, b"ARROW1\0\0junk", "log.arrow"), "log.arrow cannot be read"),
     "broken npz": log(lambda f: raw(f, b"PK junk", "log.npz"), "is not an .npz file of plain arrays"),
+    "an empty npz": log(lambda f: raw(f, b"", "log.npz"), "is not an .npz file of plain arrays"),
+    "a policy of text in an npz": Case(
+        lambda f: [
+            "evaluate",
+            np.savez(f / "log.npz", actions=[0, 1], rewards=[1.0, 0.0], target=["a", "b"]) or str(f / "log.npz"),
+        ],
+        "policy 'target' must be an array of numbers; got <U1",
+    ),
+    "a policy that is no npy": Case(
+        lambda f: [
+            "evaluate",
+            np.savez(f / "log.npz", actions=[0, 1], rewards=[1.0, 0.0]) or str(f / "log.npz"),
+            "--policy",
+            raw(f, b"junk", "policy.npy"),
+        ],
+        "is not an .npy file of a plain array",
+    ),
     "a pickle in an npz": log(
         lambda f: np.savez(f / "log.npz", actions=np.array([{}], dtype=object)) or str(f / "log.npz"),
         "is not an .npz file of plain arrays",
@@ -164,6 +181,9 @@ CASES: dict[str, Case] = {
     "rows of mixed lengths": log(lambda f: raw(f, TEXT + "0,1,0.5,0\n1,1\n"), "Row #3: Expected 4 columns, got 2"),
     "not UTF-8, in the actions": log(
         lambda f: raw(f, (TEXT + "é,1,0.5,0\nb,0,0.5,1\n").encode("latin-1")), "'action' is no UTF-8 text"
+    ),
+    "not UTF-8, in the names of columns": log(
+        lambda f: raw(f, "é,reward\na,1\nb,0\n".encode("latin-1")), "names of the columns are no UTF-8 text"
     ),
     "UTF-16": log(lambda f: raw(f, (TEXT + "a,1,0.5,0\nb,0,0.5,1\n").encode("utf-16")), "log.csv"),
     "a column twice": log(lambda f: raw(f, "action,reward,reward\n0,1,1\n1,0,0\n"), "two columns named 'reward'"),

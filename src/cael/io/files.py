@@ -63,6 +63,7 @@ class File:
                 found = _open_arrow(self.path).schema
             else:
                 found = self.table.schema
+            _ = found.names  # decodes them, which fails where they are not UTF-8
         for name, _ in self.parts:
             found = found.append(pa.field(name, pa.string()))
         return found
@@ -139,7 +140,11 @@ class _readable:
             return
         if isinstance(error, PermissionError):
             raise InputError(f"{self.path} may not be read: {error.strerror or error}.") from None
-        if isinstance(error, pa.ArrowException | OSError | UnicodeDecodeError):
+        if isinstance(error, UnicodeDecodeError):
+            raise InputError(
+                f"{self.path}: the names of the columns are no UTF-8 text. Save the file as UTF-8."
+            ) from None
+        if isinstance(error, pa.ArrowException | OSError):
             said = " ".join(str(error).split())[:300].rstrip(".")
             raise InputError(
                 f"{self.path} cannot be read: {said}. The file is broken or incomplete, or its ending does not say "

@@ -120,11 +120,7 @@ def _joined(spec: PolicySpec, rows: Ints, numbers: Ints, values: Floats, actions
     n, k = int(rows.max()) + 1, len(actions)
     counts = np.bincount(rows, minlength=n)
     weights = _weights(spec, rows, values, n, k)
-    listed, chance = padded(counts, numbers, -1), padded(counts, weights, 0.0)
-    try:
-        return TopK(listed, chance, k, spec.rest)
-    except PolicyError as error:
-        raise PolicyError(f"policy '{spec}' (rows of the log): {error}") from None
+    return TopK(padded(counts, numbers, -1), padded(counts, weights, 0.0), k, spec.rest)
 
 
 def _weights(spec: PolicySpec, rows: Ints, values: Floats, n: int, k: int) -> Floats:

@@ -49,16 +49,27 @@ def load_log(path: Path | str) -> LoggedData:
 def load_policy(name: str, log_path: Path | str) -> Policy:
     """A policy from an .npy file, or from the array of that name in the log's file."""
     if name.endswith(".npy"):
-        table = np.load(name, allow_pickle=False)
+        table = _array(Path(name))
     else:
         arrays = _arrays(Path(log_path))
         if name not in arrays:
             raise PolicyError(f"{log_path} has no array {name!r}; it has {', '.join(arrays)}. Or give an .npy file.")
         table = arrays[name]
+    if table.dtype.kind not in "fiub":
+        raise PolicyError(f"policy {name!r} must be an array of numbers; got {table.dtype} of shape {table.shape}.")
     n = len(_arrays(Path(log_path))["rewards"])
     if table.ndim == 1 and len(table) == n and abs(float(table.sum()) - 1) > 1e-5:
         return LoggedOnly(table)
     return Tabular(table, copy=False)
+
+
+def _array(path: Path) -> Array:
+    if not path.exists():
+        raise InputError(f"there is no file {path}.")
+    try:
+        return np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise InputError(f"{path} is not an .npy file of a plain array: {error}") from None
 
 
 def _arrays(path: Path) -> dict[str, Array]:
@@ -69,5 +80,5 @@ def _arrays(path: Path) -> dict[str, Array]:
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
-    except (ValueError, AttributeError, BadZipFile) as error:
+    except (ValueError, AttributeError, EOFError, BadZipFile) as error:
         raise InputError(f"{path} is not an .npz file of plain arrays: {error}") from None

@@ -60,13 +60,16 @@ def build(given: str | Mapping[str, Any] | PolicySpec, rows: Rows, logging: Poli
         return logging
     if spec.kind == "python":
         return load_object(spec.what, rows.actions)
-    if spec.kind == "table" or (spec.kind in ("softmax", "greedy") and format_of(spec.what)):
-        return long_policy(spec, rows.source, rows.actions, rows.kept, rows.id)
     try:
+        if spec.kind == "table" or (spec.kind in ("softmax", "greedy") and format_of(spec.what)):
+            return long_policy(spec, rows.source, rows.actions, rows.kept, rows.id)
         return BUILDERS[spec.kind](spec, rows)
     except PolicyError as error:
         text = str(error)
-        raise PolicyError(text if text.startswith("policy ") else f"policy '{spec}': {text}") from None
+        if text.startswith("policy "):
+            raise
+        counted = "" if rows.kept is None else " Rows are counted without those that were left out."
+        raise PolicyError(f"policy '{spec}': {text}{counted}") from None
 
 
 def _guess(name: str, source: Source) -> PolicySpec:
