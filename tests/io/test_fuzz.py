@@ -1,6 +1,9 @@
 """Whatever is handed in, the answer is a log, a policy, or an error of cael's own; what is written is read again."""
 
 import io
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +18,7 @@ from cael.io import open_log
 from cael.io.specs import KINDS, PolicySpec, named, parse
 from tests.io import logs
 
+ROOT = Path(__file__).resolve().parents[2]
 NO_LABELS = ("nan", "na", "null", "none", "inf", "infinity", "true", "false")  # CSV files mean something else by these
 LABELS = st.text(st.characters(categories=("Lu", "Ll")), min_size=1, max_size=8).filter(
     lambda text: text.lower() not in NO_LABELS
@@ -105,3 +109,20 @@ def test_what_is_written_is_read_whatever_the_format(folder, rows):
     assert len({each.log.fingerprint for each in found}) == 1
     assert list(np.array(found[0].actions)[found[0].log.actions]) == list(names)
     assert list(found[0].log.rewards) == list(rewards)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "arrows"])
+def test_damaged_files_are_read_or_refused(folder, ending):
+    """Never a crash: an Arrow file is mapped memory, and wrong offsets in it would end the process."""
+    logs.write(folder)
+    found = subprocess.run(
+        [sys.executable, "-m", "tests.io.mutate", str(folder / f"log.{ending}"), "0", "60"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    tried, refused = map(int, found.stdout.split())
+    assert tried == 60
+    assert refused > 10

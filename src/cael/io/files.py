@@ -84,7 +84,9 @@ class File:
                 yield from file.iter_batches(BATCH_ROWS, columns=columns, use_threads=True)
         elif self.format == "arrow":
             for batch in _open_arrow(self.path):
-                yield batch.select(columns)
+                part = batch.select(columns)
+                part.validate(full=True)  # the format is mapped memory: wrong offsets in it would end the process
+                yield part
         else:
             yield from self.table.select(columns).to_batches(BATCH_ROWS)
 
