@@ -74,6 +74,8 @@ class File:
         stored = [name for name in columns if name not in own]
         with _readable(self.path):
             for batch in self._stored(stored):
+                # Arrow files are mapped memory: wrong offsets in them would end the process. Text must be UTF-8.
+                batch.validate(full=True)
                 yield _with_parts(batch, columns, own)
 
     def _stored(self, columns: list[str]) -> Iterator[Any]:
@@ -84,9 +86,7 @@ class File:
                 yield from file.iter_batches(BATCH_ROWS, columns=columns, use_threads=True)
         elif self.format == "arrow":
             for batch in _open_arrow(self.path):
-                part = batch.select(columns)
-                part.validate(full=True)  # the format is mapped memory: wrong offsets in it would end the process
-                yield part
+                yield batch.select(columns)
         else:
             yield from self.table.select(columns).to_batches(BATCH_ROWS)
 
