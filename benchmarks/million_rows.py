@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 
 
 def write(path: Path, rows: int, actions: int, listed: int, dim: int, seed: int = 0) -> None:
-    """A log in row groups of 100,000, with two columns of lists for the policy."""
+    """A log in row groups of 100,000, with two columns of lists for the policy, and the policy as a long table."""
     rng = np.random.default_rng(seed)
     effect = rng.normal(size=actions) / 10
-    writer = None
+    writer = long = None
     for start in range(0, rows, 100_000):
         n = min(100_000, rows - start)
         x = rng.normal(size=(n, dim)).astype(np.float32)
@@ -33,6 +33,7 @@ def write(path: Path, rows: int, actions: int, listed: int, dim: int, seed: int 
         lists = pa.FixedSizeListArray.from_arrays
         table = pa.table(
             {
+                "decision_id": np.arange(start, start + n),
                 "action": pa.array(a.astype(np.int32)),
                 "reward": (rng.random(n) < 0.1 + 0.02 * x[:, 0] + 0.05 * effect[a]).astype(np.int8),
                 "propensity": np.full(n, 1 / actions),
@@ -43,8 +44,13 @@ def write(path: Path, rows: int, actions: int, listed: int, dim: int, seed: int 
         )
         writer = writer or pq.ParquetWriter(path, table.schema)
         writer.write_table(table)
-    if writer:
-        writer.close()
+        ids = np.repeat(np.arange(start, start + n), listed)
+        rows_of_policy = pa.table({"decision_id": ids, "action": top.ravel(), "probability": chance.ravel()})
+        long = long or pq.ParquetWriter(path.with_name("policy.parquet"), rows_of_policy.schema)
+        long.write_table(rows_of_policy)
+    for each in (writer, long):
+        if each:
+            each.close()
 
 
 def run(arguments: list[str]) -> dict[str, float]:
@@ -67,14 +73,15 @@ def main() -> None:
     parser.add_argument("--actions", type=int, default=500)
     parser.add_argument("--listed", type=int, default=20)
     parser.add_argument("--dim", type=int, default=10)
-    parser.add_argument("--keep", type=Path)
+    parser.add_argument("--form", choices=("topk", "table"), default="topk")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        path = given.keep or Path(folder) / "log.parquet"
-        if not path.exists():
-            write(path, given.rows, given.actions, given.listed, given.dim)
+        path = Path(folder) / "log.parquet"
+        write(path, given.rows, given.actions, given.listed, given.dim)
+        policy = "topk:top+chance" if given.form == "topk" else f"table:{folder}/policy.parquet"
+        options = ["--policy", policy, "--n-actions", str(given.actions), "--format", "json"]
         command = str(Path(sys.executable).parent / "cael")
-        found = run([command, "evaluate", str(path), "--policy", "topk:top+chance", "--format", "json"])
+        found = run([command, "evaluate", str(path), *options])
         found["file_mib"] = round(path.stat().st_size / 2**20)
         print(json.dumps(found))
 

@@ -55,6 +55,15 @@ def test_a_better_policy(capsys, log):
     assert "Columns: action = 'item'; reward = 'clicked'; propensity = 'pscore'" in " ".join(out.split())
 
 
+def test_policies_of_which_only_logged_actions_are_known_are_compared_too(capsys, log):
+    frame = pd.read_parquet(log)
+    frame["p"] = np.where(frame["item"] == 2, 0.8, 0.1)
+    frame.to_parquet(log.with_name("logged.parquet"))
+    code, out, _ = run(capsys, "compare", log.with_name("logged.parquet"), "--policy", "p", "--format", "json")
+    assert code == 0
+    assert json.loads(out)["policies"][0]["estimate"]["estimator"] == "SNIPS"
+
+
 def test_a_worse_policy_exits_with_4_at_the_gate_only(capsys, log):
     assert run(capsys, "evaluate", log, "--policy", "choice:bad")[0] == 0
     assert run(capsys, "evaluate", log, "--policy", "choice:bad", "--gate")[0] == 4

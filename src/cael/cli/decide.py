@@ -140,7 +140,7 @@ def compare(
     policy: Policies,
     columns: Columns_ = None,
     reading: Reading | None = None,
-    estimator: str = "SNDR",
+    estimator: str | None = None,
     level: float = 0.95,
     gate: Annotated[bool, Parameter(negative=())] = False,
     format: Format = "table",
@@ -155,7 +155,8 @@ def compare(
     policy
         A policy, such as choice:COLUMN or table:FILE, with a name before it if you like: new=choice:COLUMN. Repeat it.
     estimator
-        The estimator that all policies are compared by.
+        The estimator that all policies are compared by; SNDR if not given, or SNIPS where only the probabilities of
+        logged actions are known.
     level
         Level at which the intervals hold together.
     gate
@@ -171,7 +172,7 @@ def compare(
     writable(out)
     table = opened(log, columns, settings)
     named = policies_of(table, policy)
-    (chosen,) = estimators_of([estimator])
+    chosen = None if estimator is None else estimators_of([estimator])[0]
     found = call(table.log, named, chosen, level=level, seed=settings.seed)
     show(found, format, kind="comparison", extra={"reading": about_reading(table)}, after=lines_about(table))
     if out is not None:
