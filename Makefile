@@ -24,6 +24,8 @@ slow: $(DEV)
 bench: $(DEV)
 	$(BIN)/python benchmarks/against_obp.py
 	$(BIN)/python benchmarks/embedding.py
+	$(BIN)/python benchmarks/million_rows.py
+	$(BIN)/python benchmarks/million_rows.py --form table
 
 readings: $(DEV)
 	$(BIN)/python -m cael.experiments.readings table --out docs/results/readings.json
