@@ -82,7 +82,11 @@ def test_sharp_bias(dtype, relative, given):
 def test_variance_losses(dtype, relative, given, n):
     (p, w, r_hat, r), (p_list, w_list, r_hat_list, r_list) = tensors(given, dtype)
     squares = (w**2).sum(dim=-1)
-    close(losses.variance_loss(r_hat, (p**2).sum(dim=-1), squares, n), slow.variance(r_hat_list, p_list, w_list, n), relative)
+    close(
+        losses.variance_loss(r_hat, (p**2).sum(dim=-1), squares, n),
+        slow.variance(r_hat_list, p_list, w_list, n),
+        relative,
+    )
     close(losses.direct_variance_loss(r, p, w, n), slow.direct_variance(r_list, p_list, w_list, n), relative)
 
 
