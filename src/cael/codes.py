@@ -17,6 +17,9 @@ import numpy as np
 
 from cael._types import Floats
 
+LEAST = float(np.finfo(np.float64).tiny)
+"""A code with less probability than this is never reached: a ratio to it would overflow."""
+
 
 @final
 @dataclass(frozen=True)
@@ -35,9 +38,7 @@ class Smoothed:
 
 def sharp(mu: Floats, pi: Floats) -> Smoothed:
     """No noise and all actions apart: W = pi/mu, no bias but for the mass on actions that mu never plays."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        w = np.where(mu > 0, pi / np.where(mu > 0, mu, 1.0), 0.0)
-    return Smoothed(w, np.where(mu > 0, 0.0, pi).sum(axis=1), np.zeros(len(mu)))
+    return Smoothed(_ratio(pi, mu), np.where(mu > LEAST, 0.0, pi).sum(axis=1), np.zeros(len(mu)))
 
 
 def flat(mu: Floats, pi: Floats) -> Smoothed:
@@ -53,7 +54,7 @@ def discrete(p: Floats, mu: Floats, pi: Floats) -> Smoothed:
     away = np.abs(pi[:, :, None] - mu[:, :, None] * rho[:, None])
     return Smoothed(
         np.einsum("ikm,im->ik", p, rho),
-        np.where(p_mu > 0, 0.0, p_pi).sum(axis=1),
+        np.where(p_mu > LEAST, 0.0, p_pi).sum(axis=1),
         0.5 * np.einsum("ikm,ikm->i", p, away),
     )
 
@@ -84,7 +85,7 @@ def rounded(f: Floats, mu: Floats, pi: Floats, pitch: float, shifts: int = 4) ->
         rho = _ratio(p_pi, p_mu)
         below, above = rho[at].reshape(b, k), rho[at + 1].reshape(b, k)
         weights += lower * below + upper * above
-        lost += np.where(p_mu > 0, 0.0, p_pi).reshape(b, m).sum(axis=1)
+        lost += np.where(p_mu > LEAST, 0.0, p_pi).reshape(b, m).sum(axis=1)
         rough += 0.5 * (lower * np.abs(pi - mu * below) + upper * np.abs(pi - mu * above)).sum(axis=1)
     return Smoothed(weights / shifts, lost / shifts, rough / shifts)
 
@@ -110,4 +111,4 @@ def gaussian(f: Floats, mu: Floats, pi: Floats, scale: float, nodes: int = 24) -
 
 
 def _ratio(top: Floats, bottom: Floats) -> Floats:
-    return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)
+    return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > LEAST)
