@@ -1,5 +1,6 @@
 """Intervals: each method against what it should be, and against known coverage on small cases."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -198,3 +199,97 @@ def test_seeds_make_the_bootstrap_repeatable():
     for method in ("studentised", "bca"):
         assert snips.interval(method=method, seed=3) == snips.interval(method=method, seed=3)
         assert snips.interval(method=method, seed=3) != snips.interval(method=method, seed=4)
+
+
+def cover(ratio, bias, factor):
+    """P(|Z + bias| <= factor) for a standard normal Z, all in standard errors."""
+    assert abs(bias) <= ratio
+    return scipy.stats.norm.cdf(factor - bias) - scipy.stats.norm.cdf(-factor - bias)
+
+
+LEVELS = st.floats(0.5, 0.999)
+
+
+@given(st.floats(-5, 5), st.floats(1e-3, 10), LEVELS)
+def test_bias_aware_without_bias_is_the_normal_interval(value, error, level):
+    found = inference.bias_aware(value, error, 0.0, level)
+    assert (found.low, found.high) == pytest.approx(scipy.stats.norm.interval(level, value, error), rel=1e-7, abs=1e-9)
+
+
+@given(st.floats(0, 100), LEVELS, st.floats(0, 1))
+def test_bias_aware_covers_exactly_at_the_worst_bias_and_more_at_a_smaller_one(ratio, level, share):
+    factor = inference.bias_aware(0.0, 1.0, ratio, level).high
+    assert cover(ratio, ratio, factor) == pytest.approx(level, abs=1e-6)
+    assert cover(ratio, -ratio, factor) == pytest.approx(level, abs=1e-6)
+    assert cover(ratio, share * ratio, factor) >= level - 1e-6
+
+
+@given(st.floats(0, 60), st.floats(1e-3, 10), LEVELS)
+def test_bias_aware_widens_with_the_bound_and_with_the_level(ratio, more, level):
+    found = inference.bias_aware(0.0, 1.0, ratio, level)
+    assert inference.bias_aware(0.0, 1.0, ratio + more, level).high > found.high
+    assert inference.bias_aware(0.0, 1.0, ratio, level + (1 - level) / 2).high > found.high
+    assert max(ratio, scipy.stats.norm.ppf(0.5 + level / 2)) - 1e-7 <= found.high
+    assert found.high <= ratio + scipy.stats.norm.ppf(0.5 + level / 2) + 1e-7  # the sum is always enough
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.999])
+def test_bias_aware_has_no_jump_where_the_formula_changes(level):
+    below, above = (inference.bias_aware(0.0, 1.0, ratio, level).high for ratio in (30 - 1e-9, 30.0))
+    assert above == pytest.approx(below, abs=1e-7)
+
+
+def test_bias_aware_without_noise_is_the_bound():
+    found = inference.bias_aware(2.0, 0.0, 0.5, 0.95)
+    assert (found.low, found.high) == (1.5, 2.5)
+
+
+def biased(**known):
+    """An estimate whose diagnostics say this."""
+    found = cael.SNIPS().estimate(log_of(RNG.random(80)), cael.Tabular([0.7, 0.3]))
+    return dataclasses.replace(found, diagnostics=dataclasses.replace(found.diagnostics, **known))
+
+
+def test_bias_aware_needs_a_bound():
+    snips = biased()
+    with pytest.raises(NeedsError, match="needs a bound on the bias, and SNIPS has none"):
+        snips.interval(method="bias_aware")
+    assert snips.to_dict()["bias_aware_interval"] is None
+    for level in (0, 1, 95):
+        with pytest.raises(InputError, match="level must be between 0 and 1"):
+            biased(bias_bound=0.1).interval(level, "bias_aware")
+
+
+def test_bias_aware_takes_the_bound_the_larger_error_and_the_number_of_choices():
+    plain = biased(bias_bound=0.02)
+    se = plain.stderr
+
+    def expected(error, level):
+        return inference.bias_aware(plain.value, error, 0.02, level).width
+
+    assert plain.interval(method="bias_aware").width == pytest.approx(expected(se, 0.95))
+    low = dataclasses.replace(plain, diagnostics=dataclasses.replace(plain.diagnostics, stderr_floor=se / 2))
+    assert low.interval(method="bias_aware").width == pytest.approx(expected(se, 0.95))
+    high = dataclasses.replace(plain, diagnostics=dataclasses.replace(plain.diagnostics, stderr_floor=2 * se))
+    assert high.interval(method="bias_aware").width == pytest.approx(expected(2 * se, 0.95))
+    chosen = dataclasses.replace(plain, diagnostics=dataclasses.replace(plain.diagnostics, choices=4))
+    found = chosen.interval(0.9, "bias_aware")
+    assert found.width == pytest.approx(expected(se, 1 - 0.1 / 4))
+    assert (found.level, found.method) == (0.9, "bias_aware")
+    told = chosen.to_dict(0.9)["bias_aware_interval"]
+    assert told == {"low": found.low, "high": found.high, "level": 0.9, "method": "bias_aware"}
+    assert "bias-aware 95% interval" in dict(chosen.facts())
+    assert "bias-aware 95% interval" not in dict(biased().facts())
+
+
+def test_bounds_of_a_contrast_add_and_its_choices_multiply():
+    a = biased(bias_bound=0.02, stderr_floor=0.3, choices=3)
+    b = dataclasses.replace(
+        a, diagnostics=dataclasses.replace(a.diagnostics, bias_bound=0.05, stderr_floor=0.4, choices=2)
+    )
+    told = (a - b).diagnostics
+    assert told.bias_bound == pytest.approx(0.07)
+    assert told.stderr_floor == pytest.approx(0.5)
+    assert told.choices == 6  # each pair of candidates could have been the one
+    silent = dataclasses.replace(b, diagnostics=dataclasses.replace(b.diagnostics, bias_bound=None))
+    assert (a - silent).diagnostics.bias_bound is None

@@ -224,6 +224,6 @@ def of_contrast(a: Diagnostics, b: Diagnostics) -> Diagnostics:
         stderr_floor=None
         if a.stderr_floor is None and b.stderr_floor is None
         else math.hypot(a.stderr_floor or 0.0, b.stderr_floor or 0.0),
-        choices=max(a.choices, b.choices),
+        choices=a.choices * b.choices,  # each pair of candidates could have been the one
         warnings=tuple(dict.fromkeys((*a.warnings, *b.warnings))),
     )
