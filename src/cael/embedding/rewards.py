@@ -13,7 +13,7 @@ from cael._types import Array, Floats
 from cael.embedding import sparse
 from cael.embedding.inputs import ActionInputs, action_inputs_of
 from cael.embedding.settings import Growth
-from cael.embedding.training import TrialData, pick_device
+from cael.embedding.training import TrialData, check_alike, pick_device
 from cael.errors import InputError
 from cael.log import LoggedData
 
@@ -74,8 +74,7 @@ def sparse_rewards(
     logs: Sequence[LoggedData], settings: Growth, folds: int, seeds: Sequence[int]
 ) -> list[SparseRewards]:
     """Train the networks of all logs, penalties, folds and restarts at once; logs of one shape and the same actions."""
-    if len({(len(log), log.n_actions, log.contexts.shape[1]) for log in logs}) != 1:
-        raise InputError("logs that are trained together must have the same numbers of rows, actions and contexts.")
+    check_alike(logs)
     device = pick_device(settings.device)
     splits = [list(log.folds(folds, seed)) for log, seed in zip(logs, seeds, strict=True)]
     each_log = len(settings.penalties) * folds * settings.restarts

@@ -73,12 +73,17 @@ def pick_device(name: str) -> torch.device:
     return torch.device("cuda" if name == "cuda" or (name == "auto" and torch.cuda.is_available()) else "cpu")
 
 
-def trial_data(logs: Sequence[LoggedData], device: torch.device, rows: Sequence[np.ndarray] | None = None) -> TrialData:
-    """Logs of equal length as tensors; `rows` restricts what each trial trains on (folds)."""
+def check_alike(logs: Sequence[LoggedData]) -> None:
+    """Refuse logs that cannot share a trial axis."""
     if len({(len(log), log.n_actions, log.contexts.shape[1]) for log in logs}) != 1:
         raise InputError("logs that are trained together must have the same numbers of rows, actions and contexts.")
     if any(not np.array_equal(_features(log), _features(logs[0])) for log in logs):
         raise InputError("logs that are trained together must have the same action_features.")
+
+
+def trial_data(logs: Sequence[LoggedData], device: torch.device, rows: Sequence[np.ndarray] | None = None) -> TrialData:
+    """Logs of equal length as tensors; `rows` restricts what each trial trains on (folds)."""
+    check_alike(logs)
     every = [np.arange(len(log)) for log in logs] if rows is None else rows
 
     def stack(arrays: list[np.ndarray], dtype: torch.dtype) -> Tensor:

@@ -1,0 +1,430 @@
+"""The sparse network: inputs, proximal steps, growth, and trials that do not see each other."""
+
+import functools
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import cael
+from cael.testing import example
+
+torch = pytest.importorskip("torch")
+
+from cael.embedding import rewards, sparse  # noqa: E402
+from cael.embedding.inputs import ActionInputs, action_inputs_of, standardised  # noqa: E402
+from cael.embedding.settings import Growth  # noqa: E402
+from cael.embedding.stream import Stream  # noqa: E402
+from cael.embedding.training import TrialData  # noqa: E402
+
+CPU = torch.device("cpu")
+TINY = Growth(steps=20, hidden=8, penalties=(1.5,), restarts=1)
+LOG = example()[0]
+
+
+# --- what the network is told about an action
+
+
+def inputs_of(kind, trials=2, k=5, features=3):
+    rng = np.random.default_rng(1)
+    phi = torch.as_tensor(rng.normal(size=(k, features if kind != "own" else 0)), dtype=torch.float32)
+    own = torch.as_tensor(rng.uniform(1, 3, size=(trials, k)), dtype=torch.float32)
+    return ActionInputs(phi, own)
+
+
+def slow_value(inputs, trial, action, number):
+    """Input `number` of an action: a feature, or the height of its own input, else 0."""
+    if number < inputs.features:
+        return float(inputs.phi[action, number])
+    return float(inputs.own[trial, action]) if number - inputs.features == action else 0.0
+
+
+KINDS = {"features": (0, 3), "own": (3, 8), "both": (0, 8)}
+"""Which input numbers are active: of 3 features and 5 actions."""
+
+
+def active_of(kind, inputs):
+    """(2, 3) active inputs, others in the second trial."""
+    rng = np.random.default_rng(2)
+    low, high = KINDS[kind] if inputs.features else (0, 5)
+    return torch.as_tensor(np.stack([rng.permutation(np.arange(low, high))[:3] for _ in range(2)]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_values_and_tables_are_looked_up_one_by_one(kind):
+    inputs = inputs_of(kind)
+    active = active_of(kind, inputs)
+    a = torch.as_tensor(np.random.default_rng(3).integers(0, 5, size=(2, 7)))
+    values = inputs.values(a, active)
+    assert values.shape == (2, 7, 3)
+    for t, i, j in np.ndindex(2, 7, 3):
+        assert float(values[t, i, j]) == slow_value(inputs, t, int(a[t, i]), int(active[t, j]))
+    for t in range(2):
+        table = inputs.table(t, active[t])
+        assert table.shape == (5, 3)
+        for action, j in np.ndindex(5, 3):
+            assert float(table[action, j]) == slow_value(inputs, t, action, int(active[t, j]))
+
+
+@pytest.mark.parametrize("kind", ["own", "both"])
+def test_products_are_sums_over_rows(kind):
+    inputs = inputs_of(kind)
+    rng = np.random.default_rng(4)
+    delta = torch.as_tensor(rng.normal(size=(2, 7, 4)), dtype=torch.float32)
+    a = torch.as_tensor(rng.integers(0, 5, size=(2, 7)))
+    found = inputs.products(delta, a)
+    assert found.shape == (2, inputs.count, 4)
+    for t, number in np.ndindex(2, inputs.count):
+        slow = sum(slow_value(inputs, t, int(a[t, i]), number) * delta[t, i] for i in range(7))
+        torch.testing.assert_close(found[t, number], torch.as_tensor(slow), rtol=1e-5, atol=1e-5)
+
+
+def test_no_active_input_is_no_value():
+    inputs, none = inputs_of("both"), torch.zeros(2, 0, dtype=torch.int64)
+    assert inputs.values(torch.zeros(2, 4, dtype=torch.int64), none).shape == (2, 4, 0)
+    assert inputs.table(0, none[0]).shape == (5, 0)
+
+
+def test_columns_are_standardised_and_constant_ones_are_0():
+    rng = np.random.default_rng(0)
+    table = np.column_stack([rng.normal(5, 3, 40), np.full(40, 1e6), rng.random(40)])
+    found = standardised(table)
+    np.testing.assert_allclose(found.mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(found.std(axis=0), [1, 0, 1], atol=1e-12)
+    weights = rng.random(40)
+    found = standardised(table, weights)
+    np.testing.assert_allclose(np.average(found, axis=0, weights=weights), 0, atol=1e-12)
+    np.testing.assert_allclose(np.average(found**2, axis=0, weights=weights), [1, 0, 1], atol=1e-12)
+
+
+def test_inputs_of_a_log_have_unit_variance_and_constant_features_are_left_out():
+    k, n = 6, 300
+    rng = np.random.default_rng(0)
+    features = np.column_stack([rng.normal(size=k), np.ones(k), rng.random(k)])
+    actions = rng.integers(0, k - 1, n)  # the last action is never logged
+    log = cael.LoggedData(None, actions, rng.random(n), logging=cael.Uniform(k), action_features=features)
+    inputs = action_inputs_of([log], 2, CPU)
+    assert (inputs.features, inputs.count) == (2, 2 + k)
+    assert inputs.own.shape == (2, k)
+    share = np.bincount(actions, minlength=k) / n
+    np.testing.assert_allclose(inputs.own[0].numpy()[:-1] ** 2 * share[:-1], 1, rtol=1e-5)  # E of its square is 1
+    assert float(inputs.own[0, -1]) == pytest.approx(math.sqrt(n))
+    bare = cael.LoggedData(None, actions, rng.random(n), logging=cael.Uniform(k))
+    assert action_inputs_of([bare], 1, CPU).features == 0
+
+
+# --- proximal steps
+
+
+def tables(x):
+    """Weights with one penalised table (1, d, h) and nothing else."""
+    return {"x": x}
+
+
+@pytest.mark.parametrize("size", [0.2, 0.9, 1.1, 5.0])
+def test_an_input_stays_at_0_if_and_only_if_its_averaged_gradient_is_below_the_penalty(size):
+    """From 0, with gradients that change from step to step; their bias-corrected average is what counts."""
+    rng = np.random.default_rng(0)
+    mean = np.array([3.0, 4.0]) / 5 * size
+    p = tables(torch.zeros(1, 1, 2))
+    optimiser = sparse.ProximalAdam(p, torch.tensor([1.0]))
+    average = np.zeros(2)
+    for t in range(1, 60):
+        g = mean + 0.05 * rng.normal(size=2)
+        average = 0.9 * average + 0.1 * g
+        optimiser.step(p, [torch.as_tensor(g, dtype=torch.float32).reshape(1, 1, 2)], 1e-3)
+        below = np.linalg.norm(average / (1 - 0.9**t)) < 1.0
+        assert bool((p["x"] == 0).all()) == below
+        if not below:
+            break
+    assert below == (size < 1)
+
+
+def test_without_a_penalty_a_step_is_adam_with_one_scale_per_input():
+    rng = np.random.default_rng(0)
+    p = {"x": torch.zeros(1, 2, 3), "b1": torch.zeros(1, 3)}
+    optimiser = sparse.ProximalAdam(p, torch.zeros(1))
+    m, v, slow = np.zeros((2, 3)), np.zeros(2), np.zeros((2, 3))
+    bias_m, bias_v, bias = np.zeros(3), np.zeros(3), np.zeros(3)
+    for t in range(1, 20):
+        g, g_bias = rng.normal(size=(2, 3)), rng.normal(size=3)
+        m, v = 0.9 * m + 0.1 * g, 0.99 * v + 0.01 * (g**2).mean(axis=1)
+        slow -= 0.01 * m / (1 - 0.9**t) / (np.sqrt(v / (1 - 0.99**t))[:, None] + 1e-8)
+        bias_m, bias_v = 0.9 * bias_m + 0.1 * g_bias, 0.99 * bias_v + 0.01 * g_bias**2
+        bias -= 0.01 * bias_m / (1 - 0.9**t) / (np.sqrt(bias_v / (1 - 0.99**t)) + 1e-8)
+        both = [torch.as_tensor(each, dtype=torch.float32)[None] for each in (g, g_bias)]
+        optimiser.step(p, both, 0.01)
+    np.testing.assert_allclose(p["x"][0].numpy(), slow, rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(p["b1"][0].numpy(), bias, rtol=1e-3, atol=1e-6)
+
+
+def test_it_solves_a_group_lasso_whose_optimum_is_known():
+    """(1/2n)|Y - X B|^2 + lambda sum_j |B_j| with orthonormal columns: each row of B is soft-thresholded."""
+    rng = np.random.default_rng(0)
+    n, d, h, penalty = 64, 5, 3, 0.7
+    x = np.linalg.qr(rng.normal(size=(n, d)))[0] * math.sqrt(n)
+    y = x @ (rng.normal(size=(d, h)) * np.array([2.0, 1.0, 0.6, 0.2, 0.0])[:, None]) + 0.1 * rng.normal(size=(n, h))
+    plain = x.T @ y / n
+    norms = np.linalg.norm(plain, axis=1, keepdims=True)
+    optimum = plain * np.maximum(1 - penalty / norms, 0)
+    assert 0 < (norms < penalty).sum() < d
+    p = tables(torch.zeros(1, d, h, dtype=torch.float64))
+    optimiser = sparse.ProximalAdam(p, torch.tensor([penalty], dtype=torch.float64))
+    x, y = torch.as_tensor(x), torch.as_tensor(y)
+    for i in range(3000):
+        gradient = x.T @ (x @ p["x"][0] - y) / n
+        optimiser.step(p, [gradient[None]], 0.02 / (1 + i / 50))
+    np.testing.assert_allclose(p["x"][0].numpy(), optimum, atol=2e-3)
+    np.testing.assert_array_equal((p["x"][0] == 0).all(dim=1).numpy(), norms[:, 0] < penalty)
+
+
+# --- growth
+
+
+def trial_data(log, trials=1, rows=None):
+    n = len(log)
+    x = torch.as_tensor(standardised(np.array(log.contexts)), dtype=torch.float32).expand(trials, n, -1)
+    a = torch.as_tensor(np.array(log.actions)).expand(trials, n)
+    r = torch.as_tensor(standardised(np.array(log.rewards)), dtype=torch.float32).expand(trials, n)
+    return TrialData(x, a, r, tuple(rows or [torch.arange(n)] * trials))
+
+
+def relevant_log(place, features=12, k=40, n=400, seed=0):
+    """The reward depends on one action feature alone."""
+    rng = np.random.default_rng(seed)
+    table, a = rng.normal(size=(k, features)), rng.integers(0, k, n)
+    rewards = 2 * table[a, place] + 0.3 * rng.normal(size=n)
+    return cael.LoggedData(rng.random((n, 2)), a, rewards, logging=cael.Uniform(k), action_features=table)
+
+
+@pytest.mark.parametrize("place", [0, 5, 11])
+def test_the_strongest_input_is_the_only_relevant_one(place):
+    log = relevant_log(place)
+    data, inputs = trial_data(log), action_inputs_of([log], 1, CPU)
+    p = sparse.start(Stream([0], CPU), 2, 8)
+    none = torch.zeros(1, 0, dtype=torch.int64)
+    found = sparse._strongest(p, inputs, data, sparse.padded(data.rows), none, 3)
+    assert int(found[0, 0]) == place
+    again = sparse._strongest(
+        {**p, "a": torch.zeros(1, 1, 8)}, inputs, data, sparse.padded(data.rows), found[:, :1], inputs.count - 1
+    )
+    assert sorted([place, *again[0].tolist()]) == list(range(inputs.count))  # an active input does not join again
+
+
+def test_the_gradient_that_ranks_inputs_is_that_of_the_loss():
+    """Against autograd through a table of all inputs at 0; more rows than one block, and padding."""
+    log = relevant_log(3, features=4, k=6, n=1500)
+    rows = [torch.arange(1500), torch.arange(100, 1300)]
+    data, inputs = trial_data(log, 2, rows), action_inputs_of([log], 2, CPU)
+    p = sparse.start(Stream([0, 1], CPU), 2, 8)
+    none = torch.zeros(2, 0, dtype=torch.int64)
+    found = sparse._strongest(p, inputs, data, sparse.padded(rows), none, inputs.count)
+    for t, some in enumerate(rows):
+        one = {name: value[t : t + 1] for name, value in p.items()}
+        one["a"] = torch.zeros(1, inputs.count, 8, requires_grad=True)
+        values = inputs.table(t, torch.arange(inputs.count))[data.a[t, some]][None]
+        loss = ((sparse.predict(one, data.x[t : t + 1, some], values) - data.r[t : t + 1, some]) ** 2).mean()
+        norms = torch.autograd.grad(loss, one["a"])[0][0].norm(dim=1)
+        assert found[t].tolist() == norms.argsort(descending=True).tolist()
+
+
+def test_predictions_of_all_actions_are_those_one_by_one():
+    inputs = inputs_of("both", trials=1)
+    active = torch.tensor([[1, 4, 6]])
+    p = sparse.start(Stream([3], CPU), 2, 8)
+    p["a"] = torch.as_tensor(np.random.default_rng(0).normal(size=(1, 3, 8)), dtype=torch.float32)
+    x = torch.as_tensor(np.random.default_rng(1).normal(size=(4, 2)), dtype=torch.float32)
+    every = sparse.predict_all(p, x, inputs.table(0, active[0]))
+    for i, a in np.ndindex(4, 5):
+        one = sparse.predict(p, x[None, i : i + 1], inputs.values(torch.tensor([[a]]), active))
+        assert float(every[i, a]) == pytest.approx(float(one), abs=1e-5)
+
+
+def grown(log, rounds, steps=5, trials=1, rows=None, seeds=None, penalty=0.1, held_out=None):
+    data = trial_data(log, trials, rows)
+    return sparse.grow(
+        action_inputs_of([log], trials, CPU), data, held_out or data.rows, torch.full((trials,), penalty),
+        replace(TINY, steps=steps), seeds or list(range(trials)), lambda seen: len(seen) == rounds,
+    )  # fmt: skip
+
+
+def test_a_round_begins_with_the_function_of_the_last_one(monkeypatch):
+    """Inputs join with weights 0: with steps of size 0 the held-out loss stays what it was, to rounding."""
+    monkeypatch.setattr(sparse, "_rates", lambda steps, top: iter([0.0] * steps))
+    found = grown(LOG, 5)
+    assert [each.active.shape[1] for each in found] == [0, 1, 2, 4, 8]
+    assert len({round(float(each.held_out[0]), 6) for each in found}) == 1
+
+
+def test_inputs_that_joined_stay_and_each_joins_once():
+    found = grown(LOG, 9)
+    assert [each.active.shape[1] for each in found] == [0, 1, 2, 4, 8, 11]  # 3 features and 8 actions
+    for before, after in itertools.pairwise(found):
+        assert torch.equal(after.active[:, : before.active.shape[1]], before.active)
+        assert after.weights["a"].shape[1] == after.active.shape[1]
+    assert sorted(found[-1].active[0].tolist()) == list(range(11))
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(1, [0, 1]), (2, [0, 1, 2]), (3, [0, 1, 2, 3]), (9, [0, 1, 2, 4, 8, 9])])
+def test_sizes_double_and_end_with_all(count, sizes):
+    assert sparse._sizes(count) == sizes
+
+
+def test_rates_fall_to_a_twentieth():
+    rates = list(sparse._rates(100, 0.02))
+    assert rates[0] == pytest.approx(0.02)
+    assert rates == sorted(rates, reverse=True)
+    assert 0.001 <= rates[-1] < 0.0012
+
+
+def test_a_strong_penalty_leaves_no_input_and_a_weak_one_some():
+    nothing, some = grown(LOG, 4, steps=80, penalty=50.0)[-1], grown(LOG, 4, steps=80, penalty=0.01)[-1]
+    for name in ("x", "a"):
+        assert not nothing.weights[name].any()
+        assert some.weights[name].any()
+
+
+def test_the_held_out_loss_is_the_mean_squared_error_of_those_rows():
+    held = [torch.arange(0, 60), torch.arange(60, 160)]
+    rows = [torch.arange(60, 240), torch.arange(0, 60)]
+    last = grown(LOG, 3, trials=2, rows=rows, held_out=held)[-1]
+    data, inputs = trial_data(LOG, 2), action_inputs_of([LOG], 2, CPU)
+    for t in range(2):
+        one = {name: value[t : t + 1] for name, value in last.weights.items()}
+        every = sparse.predict_all(one, data.x[t], inputs.table(t, last.active[t]))
+        error = (every[torch.arange(240), data.a[t]] - data.r[t])[held[t]]
+        assert last.held_out[t] == pytest.approx(float((error**2).mean()), rel=1e-5)
+
+
+def test_ragged_rows_are_padded_and_the_padding_is_marked():
+    table, valid = sparse.padded([torch.tensor([5, 6, 7]), torch.tensor([8])])
+    assert table.shape == (2, 3)
+    assert valid.tolist() == [[True, True, True], [True, False, False]]
+    assert int(table[1, 0]) == 8
+
+
+# --- trials, seeds and folds
+
+
+def paper_logs(count, n=120):
+    world = cael.worlds.PaperWorld(n_actions=8, action_dim=3, gamma=0.2)
+    return [world.sample(n, seed) for seed in range(count)]
+
+
+@functools.cache
+def fitted(settings=TINY, seed=3):
+    return rewards.sparse_rewards([LOG], settings, 3, [seed])[0]
+
+
+def predictions(model, log=LOG):
+    return np.concatenate([model.predict(i, log.contexts[rows], log.n_actions) for i, rows in enumerate(model.folds)])
+
+
+def test_same_seed_same_bits_and_another_seed_another_network():
+    again, other = (rewards.sparse_rewards([LOG], TINY, 3, [seed])[0] for seed in (3, 4))
+    np.testing.assert_array_equal(predictions(fitted()), predictions(again))
+    np.testing.assert_array_equal(fitted().losses, again.losses)
+    assert not np.array_equal(fitted().losses, other.losses)
+
+
+@pytest.mark.parametrize("settings", [TINY, replace(TINY, penalties=(0.5, 4.0), restarts=2, steps=8)])
+def test_logs_trained_together_are_as_trained_alone(settings):
+    """Not bit by bit: a batched product of float32 adds in another order than a single one (relative error 1e-7 a
+    step), and growth multiplies that over some hundred steps. 1e-3 of the spread of the rewards is far above it, and
+    far below what another seed changes. All rounds are trained: alone, a log may stop earlier than with others."""
+    settings = replace(settings, patience=10)
+    some = paper_logs(2)
+    together = rewards.sparse_rewards(some, settings, 2, [7, 8])
+    for log, seed, model in zip(some, (7, 8), together, strict=True):
+        alone = rewards.sparse_rewards([log], settings, 2, [seed])[0]
+        np.testing.assert_allclose(model.losses, alone.losses, rtol=1e-3)
+        assert (model.penalty, model.inputs) == (alone.penalty, alone.inputs)
+        np.testing.assert_allclose(predictions(model, log), predictions(alone, log), atol=1e-3 * log.rewards.std())
+
+
+def test_logs_of_other_shapes_or_other_actions_are_not_trained_together():
+    first = paper_logs(1)[0]
+    with pytest.raises(cael.InputError, match="same numbers of rows, actions and contexts"):
+        rewards.sparse_rewards([first, paper_logs(1, n=90)[0]], TINY, 2, [0, 1])
+    other = cael.worlds.PaperWorld(n_actions=8, action_dim=3, gamma=0.2, seed=5).sample(120, 1)
+    with pytest.raises(cael.InputError, match="same action_features"):
+        rewards.sparse_rewards([first, other], TINY, 2, [0, 1])
+
+
+def test_folds_of_unequal_size_work():
+    """Clusters of very different sizes: each row is predicted by networks that saw none of its cluster."""
+    clusters = np.repeat([0, 1, 2, 3, 4], [150, 40, 30, 15, 5])
+    log = cael.LoggedData(
+        LOG.contexts, LOG.actions, LOG.rewards, logging=LOG.logging, action_features=LOG.action_features,
+        clusters=clusters,
+    )  # fmt: skip
+    model = rewards.sparse_rewards([log], TINY, 3, [0])[0]
+    sizes = [len(rows) for rows in model.folds]
+    assert sum(sizes) == 240
+    assert len(set(sizes)) > 1
+    assert np.isfinite(predictions(model, log)).all()
+    assert np.isfinite(model.losses).all()
+
+
+def test_the_networks_of_a_fold_did_not_see_its_rewards():
+    """Two rewards of one fold change places: no prediction for that fold changes."""
+    settings = replace(TINY, patience=10)
+    model = rewards.sparse_rewards([LOG], settings, 3, [3])[0]
+    rows = model.folds[1]
+    changed = LOG.rewards.copy()
+    worst, best = rows[changed[rows].argmin()], rows[changed[rows].argmax()]
+    changed[[worst, best]] = changed[[best, worst]]
+    log = cael.LoggedData(LOG.contexts, LOG.actions, changed, logging=LOG.logging, action_features=LOG.action_features)
+    other = rewards.sparse_rewards([log], settings, 3, [3])[0]
+    assert (other.inputs, other.penalty) == (model.inputs, model.penalty)  # else other networks would be compared
+    both = [each.predict(1, LOG.contexts[rows], 8) for each in (model, other)]
+    # The mean and spread of the rewards are summed in another order, and so differ in the last bit.
+    np.testing.assert_allclose(both[0], both[1], rtol=1e-5)
+    seen = [each.predict(0, LOG.contexts[rows], 8) for each in (model, other)]
+    assert np.abs(seen[0] - seen[1]).max() > 1e-3  # negative control: the others did see them
+
+
+def test_the_chosen_networks_have_the_least_held_out_loss():
+    model = fitted(replace(TINY, penalties=(0.5, 4.0), patience=10))
+    at, penalty = np.unravel_index(model.losses.argmin(), model.losses.shape)
+    assert model.losses.shape == (6, 2)
+    assert model.inputs == [0, 1, 2, 4, 8, 11][at]
+    assert model.penalty == (0.5, 4.0)[penalty]
+    assert model.explained == pytest.approx(1 - model.losses.min())
+    errors = np.concatenate([
+        (model.predict(i, LOG.contexts[rows], 8)[np.arange(len(rows)), LOG.actions[rows]] - LOG.rewards[rows]) ** 2
+        for i, rows in enumerate(model.folds)
+    ])  # fmt: skip
+    assert errors.mean() / LOG.rewards.var() == pytest.approx(model.losses.min(), rel=1e-4)
+
+
+def test_restarts_are_averaged():
+    model = fitted(replace(TINY, restarts=2))
+    assert [len(each) for each in model.members] == [2, 2, 2]
+    x = LOG.contexts[model.folds[0]]
+    alone = [replace(model, members=((each,), *model.members[1:])).predict(0, x, 8) for each in model.members[0]]
+    np.testing.assert_allclose(model.predict(0, x, 8), np.mean(alone, axis=0), rtol=1e-5)
+    assert not np.allclose(*alone)
+
+
+def test_blocks_of_predictions_do_not_matter(monkeypatch):
+    whole = predictions(fitted())
+    monkeypatch.setattr(rewards, "BLOCK_FLOATS", 8 * 8 * 3)
+    np.testing.assert_allclose(predictions(fitted()), whole, rtol=1e-5)
+
+
+def test_where_nothing_can_be_learned_the_mean_is_predicted():
+    rng = np.random.default_rng(0)
+    log = cael.LoggedData(rng.random((200, 3)), rng.integers(0, 4, 200), rng.normal(size=200), logging=cael.Uniform(4))
+    model = rewards.sparse_rewards([log], replace(TINY, penalties=(0.0,), steps=60), 2, [0])[0]
+    assert model.losses.min() >= 1  # overfitted networks are worse than the mean
+    assert model.explained == 0
+    np.testing.assert_array_equal(predictions(model, log), np.full((200, 4), log.rewards.mean()))
+
+
+def test_constant_rewards_are_refused():
+    log = cael.LoggedData(None, [0, 1] * 20, np.ones(40), logging=cael.Uniform(2))
+    with pytest.raises(cael.InputError, match="rewards are all equal"):
+        rewards.sparse_rewards([log], TINY, 2, [0])
