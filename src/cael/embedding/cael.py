@@ -100,7 +100,7 @@ def estimate_from(
     facts, anchor = path_facts(problem, path, rewards, scores, form)
     chosen = _selected(facts, path, selector)
     j, share = chosen.index, chosen.share
-    z = (1 - share) * scores[j] + share * anchor
+    z = (1 - share) * scores[j] + share * anchor if selector == "blend" else scores[j]
     w = (1 - share) * path.weights[j] + share * path.weights[0]
     error = inference.stderr(inference.units(w, log.clusters))
     told = weighted(w, problem.weights, weight_facts(w, error, problem.unsupported_mass), cross_fitted=True)
@@ -196,7 +196,12 @@ def _selected(facts: PathFacts, path: WeightPath, selector: str | float) -> Blen
     if selector == "blend":
         return found
     at = _slope(facts) if selector == "slope" else int(np.flatnonzero(path.bandwidths == float(selector))[0])
-    bound = found.bias_bound if at == 0 else BOUND * float(np.sqrt(max(found.errors[at] - facts.variance[at], 0.0)))
+    if at == 0:
+        bound = BOUND * float(np.sqrt(facts.hole))
+    else:
+        # Without the blend, the posterior mean of the bias is not taken away: it is a part of the bound.
+        mean = found.shares[at] * abs(facts.values[at] - facts.sharp)
+        bound = float(mean + BOUND * np.sqrt(max(found.errors[at] - facts.variance[at], 0.0)))
     return replace(found, index=at, share=float(at == 0), bias_bound=bound)
 
 
