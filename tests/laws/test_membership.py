@@ -22,6 +22,7 @@ def flat(contexts):
 
 
 QUICK = cael.Training(iterations=12, batch_size=64)
+SPARSE = cael.CAEL(growth=cael.Growth(steps=10, penalties=(1.5,), restarts=1))
 
 ESTIMATORS = [
     cael.LoggedMean(),
@@ -57,6 +58,9 @@ ESTIMATORS = [
     cael.AELMIPS(),
     cael.NetworkDM(cael.NetworkOutcome(training=QUICK)),
     cael.DR(cael.NetworkOutcome(training=QUICK), folds=2),
+    SPARSE,
+    cael.Auto(learn=False),
+    cael.Auto(cael=SPARSE),
 ]
 
 POLICIES = [
