@@ -91,7 +91,8 @@ def test_json_and_html(log, policy):
     data = json.loads(found.to_json())
     assert [each["estimator"] for each in data["estimates"]] == ALWAYS
     first = data["estimates"][1]
-    assert set(first) == {"estimator", "value", "stderr", "interval", "n", "fingerprint", "diagnostics"}
+    told = {"estimator", "value", "stderr", "interval", "bias_aware_interval", "n", "fingerprint", "diagnostics"}
+    assert set(first) == told
     html = found._repr_html_()
     assert html.count("<tr>") == 1 + len(ALWAYS)
     assert "EpsilonGreedy" in html
