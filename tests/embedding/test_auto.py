@@ -1,0 +1,185 @@
+"""Auto: what it chooses from, what it leaves out and says so, and an interval that accounts for the choice."""
+
+import importlib.util
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import cael
+from cael.embedding.auto import second_moment
+from cael.embedding.blend import BOUND
+from cael.problem import Problem
+from cael.testing import example
+from cael.worlds import DeficientWorld, PaperWorld
+
+TINY = cael.CAEL(growth=cael.Growth(steps=20, hidden=8, penalties=(1.5,), restarts=1))
+LOG, POLICY = example()
+PROPENSITIES = cael.LoggedData(
+    LOG.contexts, LOG.actions, LOG.rewards, LOG.propensities, n_actions=8, action_features=LOG.action_features
+)
+
+
+def logged_only():
+    return cael.LoggedOnly(np.concatenate([cael.policy.logged_probability(POLICY, b) for b in LOG.batches(width=8)]))
+
+
+def error(estimate, bound=0.0, floor=0.0):
+    """Root of the estimated mean squared error."""
+    return math.hypot(max(estimate.stderr, floor), bound / BOUND)
+
+
+def candidates(found):
+    """The candidates of the choice, without the path inside CAEL."""
+    return [each for each in found.diagnostics.path if not each.name.startswith("bandwidth")]
+
+
+def test_it_is_the_candidate_with_the_least_estimated_error():
+    found = cael.Auto(learn=False).estimate(LOG, POLICY)
+    singles = {each.name: each.estimate(LOG, POLICY) for each in (cael.SNIPS(), cael.SNDR())}
+    assert [each.name for each in candidates(found)] == ["SNIPS", "SNDR"]
+    (chosen,) = (each for each in candidates(found) if each.chosen)
+    assert chosen.width == min(each.width for each in candidates(found))
+    assert found.value == singles[chosen.name].value
+    np.testing.assert_array_equal(found.contributions, singles[chosen.name].contributions)
+    for each in candidates(found):
+        assert each.value == singles[each.name].value
+        assert each.width >= singles[each.name].stderr
+    assert found.diagnostics.choices == 2
+    assert found.estimator == "Auto(learn=False)"
+    assert found.diagnostics.warnings[-1] == f"Auto took {chosen.name} out of 2."
+
+
+def test_the_floor_of_an_error_is_what_the_weights_imply():
+    """Var(w r) / n >= Var(r) E w^2 / n: with few matching rows the contributions show far less."""
+    mu, pi = np.full((1, 8), 1 / 8), np.array([[0.93, *[0.01] * 7]])
+    rng = np.random.default_rng(0)
+    log = cael.LoggedData(None, rng.integers(0, 8, 50), rng.normal(size=50), logging=cael.Uniform(8))
+    problem = Problem(log, pi[0])
+    assert second_moment(problem) == pytest.approx(float((pi**2 / mu).sum()))
+    found = cael.Auto(learn=False).solve(problem)
+    snips = next(each for each in candidates(found) if each.name == "SNIPS")
+    floor = log.rewards.std() * math.sqrt(second_moment(problem) / 50)
+    assert snips.width == pytest.approx(error(cael.SNIPS().solve(problem), floor=floor))
+    unknown = Problem(cael.LoggedData(None, log.actions, log.rewards, log.propensities, n_actions=8), pi[0])
+    assert second_moment(unknown) == pytest.approx(float((unknown.weights**2).mean()))
+
+
+def test_mass_on_actions_that_are_never_logged_is_a_bias_of_the_weighting_candidates():
+    world = DeficientWorld(n_actions=20, action_dim=2)
+    log = world.sample(300, 0)
+    problem = Problem(log, world.target)
+    found = cael.Auto(learn=False).solve(problem)
+    assert problem.unsupported_mass > 0.1
+    snips = next(each for each in candidates(found) if each.name == "SNIPS")
+    spread = log.rewards.std()
+    floor = spread * math.sqrt(second_moment(problem) / 300)
+    bound = BOUND * problem.unsupported_mass * spread
+    assert snips.width == pytest.approx(error(cael.SNIPS().solve(problem), bound, floor))
+    assert found.diagnostics.bias_bound > 0
+    assert world.value(world.target) in found.interval(method="bias_aware")
+
+
+def test_the_interval_pays_for_the_choice():
+    found = cael.Auto(learn=False).estimate(LOG, POLICY)
+    alone = replace(found, diagnostics=replace(found.diagnostics, choices=1))
+    wide, narrow = found.interval(method="bias_aware"), alone.interval(method="bias_aware")
+    assert wide.low < narrow.low < narrow.high < wide.high
+    assert wide == replace(alone.interval(0.975, "bias_aware"), level=0.95)  # Bonferroni over two
+    assert found.to_dict()["bias_aware_interval"]["low"] == wide.low
+
+
+def test_a_guarantee_is_lost_by_choosing():
+    with pytest.raises(cael.NeedsError, match="independent contributions"):
+        cael.Auto(learn=False).estimate(LOG, POLICY).interval(method="betting", reward_range=(-5, 15))
+
+
+def left_out(found):
+    return [each for each in found.diagnostics.warnings if each.startswith("Auto left")]
+
+
+def test_a_policy_known_at_logged_actions_only_leaves_the_models_out():
+    found = cael.Auto(cael=TINY).estimate(LOG, logged_only())
+    assert found.value == cael.SNIPS().estimate(LOG, POLICY).value
+    assert found.diagnostics.choices == 1
+    assert len(left_out(found)) == 2
+    assert "Auto left SNDR out: it needs the target's probabilities of all actions" in left_out(found)[0]
+    assert left_out(found)[1].startswith("Auto left CAEL(")
+
+
+def test_propensities_alone_leave_cael_out():
+    found = cael.Auto(cael=TINY).estimate(PROPENSITIES, POLICY)
+    assert found.diagnostics.choices == 2
+    (said,) = left_out(found)
+    assert said.startswith("Auto left CAEL(")
+    assert "all probabilities of the logging policy" in said
+    assert found.diagnostics.bias_bound == 0  # what is not known to be unsupported is not counted
+
+
+def test_without_torch_cael_is_left_out_and_the_message_says_how_to_get_it(monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "torch" else find(name, *more))
+    found = cael.Auto().estimate(LOG, POLICY)
+    (said,) = left_out(found)
+    assert said == "Auto left CAEL out: it needs torch, which is not installed (pip install 'cael[learn]')."
+    assert found.value == cael.Auto(learn=False).estimate(LOG, POLICY).value
+
+
+def test_learn_false_leaves_nothing_out_silently():
+    assert left_out(cael.Auto(learn=False).estimate(LOG, POLICY)) == []
+
+
+def test_without_propensities_it_refuses():
+    bare = cael.LoggedData(LOG.contexts, LOG.actions, LOG.rewards, n_actions=8)
+    with pytest.raises(cael.NeedsError, match="logged propensities"):
+        cael.Auto(learn=False).estimate(bare, POLICY)
+
+
+def test_without_any_support_it_says_why_nothing_is_left():
+    log = cael.LoggedData(None, [0, 1] * 30, np.arange(60.0), logging=[0.5, 0.5, 0.0])
+    with pytest.raises(cael.SupportError, match=r"found no estimator.*left SNIPS out.*left SNDR out"):
+        cael.Auto(learn=False).estimate(log, [0.0, 0.0, 1.0])
+
+
+def test_constant_rewards():
+    """Without learning the answer is that constant, exactly; there is nothing to learn from, and CAEL says so."""
+    log = cael.LoggedData(LOG.contexts, LOG.actions, np.full(240, 2.5), logging=LOG.logging, n_actions=8)
+    found = cael.Auto(learn=False).estimate(log, POLICY)
+    assert found.value == pytest.approx(2.5)
+    assert found.interval(method="bias_aware").width == pytest.approx(0, abs=1e-9)
+    pytest.importorskip("torch")
+    with pytest.raises(cael.InputError, match="rewards are all equal"):
+        cael.Auto(cael=TINY).estimate(log, POLICY)
+
+
+def test_with_learning_cael_is_the_third_candidate():
+    pytest.importorskip("torch")
+    auto = cael.Auto(cael=TINY, seed=3)
+    found = auto.estimate(LOG, POLICY)
+    names = [each.name.split("(")[0] for each in candidates(found)]
+    assert names == ["SNIPS", "SNDR", "CAEL"]
+    assert found.diagnostics.choices == 3
+    (chosen,) = (each for each in candidates(found) if each.chosen)
+    learned = replace(TINY, seed=3).estimate(LOG, POLICY)
+    third = candidates(found)[2]
+    assert third.value == learned.value
+    d = learned.diagnostics
+    assert third.width == pytest.approx(error(learned, d.bias_bound, d.stderr_floor))
+    assert chosen is third
+    assert found.diagnostics.embedding == d.embedding
+    assert found.diagnostics.path[3:] == d.path
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_cael_is_taken_where_actions_share_and_many_are_rare():
+    """The paper's world: SNIPS matches a handful of rows, the network learns the one feature that matters."""
+    pytest.importorskip("torch")
+    world = PaperWorld(n_actions=100, action_dim=1)
+    log = world.sample(400, 5)
+    growth = cael.Growth(steps=60, hidden=16, penalties=(0.5,), restarts=1)
+    found = cael.Auto(cael=cael.CAEL(growth=growth, folds=3)).estimate(log, world.target)
+    assert "Auto took CAEL out of 3." in found.diagnostics.warnings
+    assert world.value(world.target) in found.interval(method="bias_aware")
+    assert found.stderr < 0.5 * cael.SNIPS().estimate(log, world.target).stderr
