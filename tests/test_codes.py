@@ -393,6 +393,20 @@ def test_the_target_that_is_the_logging_policy_needs_no_weight(some, pitch):
     assert (lost, rough) == pytest.approx((0, 0), abs=1e-12)
 
 
+@given(policies(zeros=True), st.floats(1e-3, 0.05))
+def test_empty_cells_cost_nothing_and_change_nothing(some, pitch):
+    """Far more cells than actions; some actions close together."""
+    rng, mu, pi = some
+    f = np.repeat(rng.normal(size=len(mu)), 2)[: len(mu)] + 0.5 * pitch * rng.random(len(mu))
+    close(by_rounding(f, mu, pi, pitch), by_discrete(rounding_code(f, pitch), mu, pi))
+
+
+def test_the_memory_is_bounded_by_the_actions_and_not_by_the_range_of_f():
+    mu, pi = np.array([[0.5, 0.25, 0.25]]), np.array([[0.1, 0.2, 0.7]])
+    found = codes.rounded(np.array([[0.0, 1.0, 2.0]]), mu, pi, 1e-12)  # of cells there would be 10^12
+    np.testing.assert_allclose(found.weights, pi / mu)
+
+
 def test_probabilities_next_to_0_do_not_overflow():
     mu, pi, f = np.array([1.0, 1e-310]), np.array([0.1, 0.9]), np.array([0.0, 2.0])
     assert one(codes.sharp(mu[None], pi[None]))[:2] == (pytest.approx([0.1, 0.0]), 0.9)

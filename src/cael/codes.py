@@ -73,6 +73,7 @@ def rounded(f: Floats, mu: Floats, pi: Floats, pitch: float, shifts: int = 4) ->
         cell = np.floor(base + shift)
         upper = base + shift - cell
         lower = 1 - upper
+        cell = _closed_up(cell) if cell.max() > 2 * k else cell
         m = int(cell.max()) + 2
         at = (row * m + cell).astype(np.intp).ravel()
 
@@ -88,6 +89,17 @@ def rounded(f: Floats, mu: Floats, pi: Floats, pitch: float, shifts: int = 4) ->
         lost += np.where(p_mu > LEAST, 0.0, p_pi).reshape(b, m).sum(axis=1)
         rough += 0.5 * (lower * np.abs(pi - mu * below) + upper * np.abs(pi - mu * above)).sum(axis=1)
     return Smoothed(weights / shifts, lost / shifts, rough / shifts)
+
+
+def _closed_up(cell: Floats) -> Floats:
+    """Cells (b, k) of each row from 0, with no gap wider than 2: who shares a point with whom stays the same."""
+    order = cell.argsort(axis=1)
+    place = np.take_along_axis(cell, order, axis=1)
+    place[:, 1:] = np.minimum(np.diff(place, axis=1), 2).cumsum(axis=1)
+    place[:, 0] = 0
+    closed = np.empty_like(cell)
+    np.put_along_axis(closed, order, place, axis=1)
+    return closed
 
 
 def gaussian(f: Floats, mu: Floats, pi: Floats, scale: float, nodes: int = 24) -> Smoothed:
