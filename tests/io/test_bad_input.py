@@ -174,6 +174,14 @@ CASES: dict[str, Case] = {
         ],
         "is not an .npy file of a plain array",
     ),
+    "columns of an npz": Case(
+        lambda f: [
+            "evaluate",
+            np.savez(f / "log.npz", actions=[0, 1], rewards=[1.0, 0.0], target=[0.5, 0.5]) or str(f / "log.npz"),
+            "--drop-invalid",
+        ],
+        "drop_invalid does not go with an .npz log",
+    ),
     "a pickle in an npz": log(
         lambda f: np.savez(f / "log.npz", actions=np.array([{}], dtype=object)) or str(f / "log.npz"),
         "is not an .npz file of plain arrays",

@@ -89,6 +89,13 @@ def open_log(
     seed : of the folds of an estimated logging policy.
     """
     if isinstance(source, str | Path) and str(source).endswith(".npz"):
+        given = {"columns": columns, "actions": actions, "n_actions": n_actions, "logging": logging}
+        told = [name for name, value in given.items() if value is not None] + ["drop_invalid"] * drop_invalid
+        if told:
+            raise InputError(
+                f"{source}: {told[0]} does not go with an .npz log, whose arrays have fixed names (actions, rewards, "
+                "contexts, propensities, logging, action_features, clusters, timestamps)."
+            )
         return _from_npz(Path(source))
     table = open_source(source)
     try:
