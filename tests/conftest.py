@@ -10,6 +10,12 @@ settings.register_profile("cael", deadline=None, max_examples=60, suppress_healt
 settings.load_profile("cael")
 
 
+@pytest.fixture(autouse=True)
+def no_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`evaluate` trains no networks unless a test asks for it: that takes seconds each time."""
+    monkeypatch.setattr(cael.evaluation, "LEARN", False)
+
+
 @pytest.fixture
 def log() -> cael.LoggedData:
     return example()[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from cael import inference
 from cael._version import __version__
+from cael.embedding import AELMIPS, CAEL, CAELMIPS, Auto, NetworkDM
 from cael.errors import CaelError, InputError, LogError, NeedsError, SupportError, choose
 from cael.estimate import Estimate
 from cael.estimators import (
@@ -43,13 +44,20 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 PLOT_WIDTH = 25
+LEARN = True
+"""Whether `evaluate` trains CAEL's networks unless it is told not to."""
 
 
 def panel(which: str = "default") -> tuple[Estimator, ...]:
-    """The estimators that every evaluation shows side by side ("default"), or those and the rest ("all")."""
-    choose("panel", which, ("default", "all"))
+    """The estimators that every evaluation shows side by side ("default"), those and the rest ("all"), or "learned".
+
+    The learned ones train networks: Auto, CAEL, and those of the paper.
+    """
+    choose("panel", which, ("default", "all", "learned"))
     default = (LoggedMean(), IPS(), SNIPS(), DM(), DR(), SNDR())
     more = (BaselineIPS(), SubGaussianIPS(), SwitchDR(), DRos(), SubGaussianDR(), MIPS())
+    if which == "learned":
+        return (Auto(), CAEL(), CAELMIPS(), AELMIPS(), NetworkDM())
     return default if which == "default" else (*default, *more)
 
 
@@ -84,13 +92,15 @@ class Evaluation:
 
     @property
     def lift(self) -> Estimate:
-        """The best estimate minus the mean logged reward, paired row by row."""
-        return self.best - self.baseline
+        """The best estimate minus the mean logged reward, paired row by row; its bias is that of the best estimate."""
+        found = self.best - self.baseline
+        bound = self.best.diagnostics.bias_bound
+        return replace(found, diagnostics=replace(found.diagnostics, bias_bound=bound))
 
     @property
     def direction(self) -> str:
         """Whether the interval of the lift lies above 0 ("better"), below ("worse"), or holds it."""
-        return direction(self.lift.interval(self.level))
+        return direction(trusted(self.lift, self.level))
 
     @property
     def fingerprint(self) -> str:
@@ -121,7 +131,7 @@ class Evaluation:
             "level": self.level,
             "headline": self.headline,
             "verdict": self.verdict.to_dict(),
-            "lift": lift_dict(self.lift, self.baseline, self.lift.interval(self.level)),
+            "lift": lift_dict(self.lift, self.baseline, trusted(self.lift, self.level)),
             "direction": self.direction,
             "overlap": None if self.overlap is None else self.overlap.to_dict(),
             "estimates": [each.to_dict(self.level) for each in self.estimates],
@@ -152,6 +162,15 @@ class Evaluation:
             for warning in each.diagnostics.warnings:
                 said.setdefault(warning, []).append(each.estimator)
         told = [f"{', '.join(names)}: {warning}" for warning, names in said.items()]
+        told = [
+            *(
+                f"{each.estimator}: with a bound of {each.diagnostics.bias_bound:.3g} on its bias, the "
+                f"{self.level:.0%} interval is {each.interval(self.level, 'bias_aware')}."
+                for each in self.estimates
+                if each.diagnostics.bias_bound
+            ),
+            *told,
+        ]
         return [*told, *(f"{name} was not computed: {reason}" for name, reason in self.skipped)]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -205,6 +224,11 @@ def lift_dict(lift: Estimate, baseline: Estimate, interval: Interval) -> dict[st
     }
 
 
+def trusted(estimate: Estimate, level: float) -> Interval:
+    """The interval that decisions rest on: bias-aware where the estimate bounds its bias, else the normal one."""
+    return estimate.interval(level, "normal" if estimate.diagnostics.bias_bound is None else "bias_aware")
+
+
 def _number(value: float | None, spec: str) -> str:
     return "" if value is None else format(value, spec)
 
@@ -252,15 +276,19 @@ def evaluate(
     level: float = 0.95,
     headline: str | Estimator | None = None,
     thresholds: Thresholds | None = None,
+    learn: bool | None = None,
 ) -> Evaluation:
     """What the policy would have earned per row of the log, by several estimators side by side.
 
-    LoggedMean, IPS, SNIPS, DM, DR and SNDR are always computed; `estimators` are added to them (one of the same name
-    takes the place of the default). Those of the default panel that the log or the policy does not allow are listed
-    as skipped, with the reason; an estimator that was asked for and cannot be computed is an error.
+    Auto comes first, then LoggedMean, IPS, SNIPS, DM, DR and SNDR; `estimators` are added to them (one of the same
+    name takes the place of the default). Those of the default panel that the log or the policy does not allow are
+    listed as skipped, with the reason; an estimator that was asked for and cannot be computed is an error.
+
+    learn: False keeps Auto from training networks (CAEL), which takes seconds to a minute; it then chooses between
+    SNIPS and SNDR. The default is to learn where torch is installed and the log is not too large for it.
 
     headline: the estimate that the verdict is about, by name or as one of `estimators`; by default the first that
-    exists of SNDR, DR, SNIPS, BaselineIPS, IPS, DM. thresholds: where a doubt becomes a caution or a refusal.
+    exists of Auto, SNDR, DR, SNIPS, BaselineIPS, IPS, DM. thresholds: where a doubt becomes a caution or a refusal.
     """
     refuse_constant_rewards(log)
     inference.check_level(level)
@@ -272,7 +300,8 @@ def evaluate(
         problem.require(each.name, each.needs)
     asked = {each.name: each for each in given}
     estimates, skipped = [], []
-    for each in {**{default.name: default for default in panel()}, **asked}.values():
+    first = Auto(learn=LEARN if learn is None else learn)
+    for each in {**{default.name: default for default in (first, *panel())}, **asked}.values():
         missing = problem.missing(each.needs)
         if missing:
             skipped.append((each.name, f"it needs {'; and '.join(missing)}."))

@@ -26,7 +26,7 @@ from cael.survey import (
 )
 from cael.verdict import Check, Thresholds, Verdict, verdict_of
 
-PREFERRED = ("SNDR", "DR", "SNIPS", "BaselineIPS", "IPS", "DM", "LoggedMean")
+PREFERRED = ("Auto", "SNDR", "DR", "SNIPS", "BaselineIPS", "IPS", "DM", "LoggedMean")
 CONSISTENT = ("IPS", "SNIPS", "DR", "SNDR")
 BLOCKS = 10
 LEAST_COUNT = 50

@@ -32,6 +32,7 @@ def evaluate(
     estimators: Annotated[Sequence[str], Parameter(consume_multiple=True, negative=())] = (),
     headline: str | None = None,
     level: float = 0.95,
+    learn: bool = True,
     windows: int | None = None,
     calibrate: Annotated[bool, Parameter(negative=())] = False,
     gate: Annotated[bool, Parameter(negative=())] = False,
@@ -52,6 +53,8 @@ def evaluate(
         The estimator that the verdict is about.
     level
         Level of the intervals.
+    learn
+        Let Auto train networks (CAEL), which takes seconds to a minute; --no-learn leaves them out.
     windows
         Also give values for so many stretches of time.
     calibrate
@@ -70,7 +73,7 @@ def evaluate(
     table = opened(log, columns, settings)
     ((name, chosen),) = policies_of(table, [policy]).items()
     asked = estimators_of(estimators)
-    found = call(table.log, chosen, asked, level=level, headline=headline)
+    found = call(table.log, chosen, asked, level=level, headline=headline, learn=None if learn else False)
     labels = names_of(table)
     overlap = found.overlap if found.overlap is None or labels is None else found.overlap.labelled(labels)
     found = replace(found, policy=name, overlap=overlap)
@@ -94,7 +97,9 @@ def _calibration(found: Evaluation, more: dict[str, Any]) -> str:
 
 
 def _lift(found: Evaluation) -> str:
-    interval = found.lift.interval(found.level)
+    from cael.evaluation import trusted
+
+    interval = trusted(found.lift, found.level)
     relative = f" ({found.lift.value / abs(found.baseline.value):+.1%})" if found.baseline.value else ""
     return f"lift over the logging policy: {found.lift.value:+.5g}{relative} {interval}, {found.direction}"
 

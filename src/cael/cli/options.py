@@ -73,7 +73,7 @@ def estimators_of(names: Sequence[str]) -> list[Estimator]:
     from cael.errors import InputError
     from cael.evaluation import panel
 
-    known = {type(each).__name__: each for each in panel("all")}
+    known = {type(each).__name__: each for each in (*panel("all"), *panel("learned"))}
     if list(names) == ["all"]:
         return list(known.values())
     unknown = [name for name in names if name not in known]

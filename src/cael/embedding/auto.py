@@ -20,6 +20,9 @@ from cael.estimators.weighting import SNIPS
 from cael.policy import probabilities
 from cael.problem import Problem
 
+MOST_CELLS = 5_000_000
+"""Rows times actions beyond which Auto does not train CAEL: it would take more than a minute."""
+
 
 @final
 @dataclass(frozen=True)
@@ -41,17 +44,26 @@ class Auto(Estimator):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("propensities", "logged_probability")
-    learn: bool = True
+    learn: bool = field(default=True, repr=False)
     cael: CAEL = field(default_factory=CAEL)
     seed: int = 0
 
     def solve(self, problem: Problem) -> Estimate:
+        return self.among(problem, None)
+
+    def among(self, problem: Problem, learned: Estimate | None) -> Estimate:
+        """The choice, with CAEL's estimate where it is there already."""
         left_out: list[str] = []
         found: list[Estimate] = []
         for each in self._candidates():
+            if learned is not None and isinstance(each, CAEL):
+                found.append(learned)
+                continue
             missing = problem.missing(each.needs)
             if isinstance(each, CAEL) and importlib.util.find_spec("torch") is None:
                 missing = [*missing, "torch, which is not installed (pip install 'cael[learn]')"]
+            if isinstance(each, CAEL) and len(problem.log) * problem.log.n_actions > MOST_CELLS:
+                missing = [*missing, f"rows times actions to be at most {MOST_CELLS:,}; ask for CAEL itself"]
             if missing:
                 left_out.append(f"Auto left {each.name} out: it needs {'; and '.join(missing)}.")
                 continue

@@ -104,7 +104,7 @@ def estimate_from(
     w = (1 - share) * path.weights[j] + share * path.weights[0]
     error = inference.stderr(inference.units(w, log.clusters))
     told = weighted(w, problem.weights, weight_facts(w, error, problem.unsupported_mass), cross_fitted=True)
-    second = (1 - share) ** 2 * path.second[j] + share**2 * path.second[0] + 2 * share * (1 - share) * path.second[j]
+    second = (1 - share) ** 2 * path.second[j] + share**2 * path.second[0] + 2 * share * (1 - share) * path.cross[j]
     floor = float(np.sqrt(_noise(facts, form) * second.mean() / len(log)))
     told = replace(
         told,
@@ -168,7 +168,7 @@ def path_facts(
         values=scores.mean(axis=1),
         sharp=float(anchor.mean()),
         variance=np.maximum(np.append(_variance(anchor, problem), seen[1:]), noise * second / n),
-        gap=np.maximum(gap, noise * np.maximum(second[0] - second, 0) / n),
+        gap=np.maximum(gap, noise * np.maximum(second[0] - 2 * path.cross.mean(axis=1) + second, 0) / n),
         roughness=path.roughness.mean(axis=1),
         shift=np.zeros(len(scores)) if robust else (path.smoothed - path.f_target).mean(axis=1),
         rows=rows,

@@ -23,15 +23,16 @@ class WeightPath:
     """Weights W(x_i, a_i) for J bandwidths; the first is 0 (the plain ratio), the last infinite (1 everywhere).
 
     bandwidths: (J,) in units of `unit`, the standard deviation of f over actions within a row. weights: (J, n).
-    second: (J, n) sum_a mu W^2, what W^2 is on average in this row. roughness: (J, n) of `codes.Smoothed`. lost: (J,)
-    target mass that no weight carries. smoothed: (J, n) sum_a mu W f, the mean of f under the smoothed target.
-    f_logged, f_target: (n,) f of the logged action, and its mean under the target.
+    second: (J, n) sum_a mu W^2, what W^2 is on average in this row; cross: (J, n) the same of W w. roughness: (J, n)
+    of `codes.Smoothed`. lost: (J,) target mass that no weight carries. smoothed: (J, n) sum_a mu W f, the mean of f
+    under the smoothed target. f_logged, f_target: (n,) f of the logged action, and its mean under the target.
     """
 
     bandwidths: Floats
     unit: float
     weights: Floats
     second: Floats
+    cross: Floats
     roughness: Floats
     lost: Floats
     smoothed: Floats
@@ -42,7 +43,7 @@ class WeightPath:
 def weight_path(log: LoggedData, policy: Policy, rewards: SparseRewards, bandwidths: Floats) -> WeightPath:
     """f(x, a) is the predicted reward; the weights are those of stochastic rounding of f (`codes.rounded`)."""
     n, k, count = len(log), log.n_actions, len(bandwidths)
-    weights, second, rough, smoothed = (np.empty((count, n)) for _ in range(4))
+    weights, second, cross, rough, smoothed = (np.empty((count, n)) for _ in range(5))
     lost, f_logged, f_target = np.zeros(count), np.empty(n), np.empty(n)
     unit = _unit(log, rewards)
     for fold, rows in enumerate(rewards.folds):
@@ -59,10 +60,11 @@ def weight_path(log: LoggedData, policy: Policy, rewards: SparseRewards, bandwid
                 found = smooth(f, mu, pi, bandwidth * unit)
                 weights[j, some] = found.weights[own]
                 second[j, some] = np.einsum("ij,ij,ij->i", mu, found.weights, found.weights)
+                cross[j, some] = np.einsum("ij,ij->i", np.where(mu > 0, pi, 0.0), found.weights)
                 smoothed[j, some] = np.einsum("ij,ij,ij->i", mu, found.weights, f)
                 rough[j, some] = found.roughness
                 lost[j] += found.lost.sum() / n
-    return WeightPath(bandwidths, unit, weights, second, rough, lost, smoothed, f_logged, f_target)
+    return WeightPath(bandwidths, unit, weights, second, cross, rough, lost, smoothed, f_logged, f_target)
 
 
 def smooth(f: Floats, mu: Floats, pi: Floats, bandwidth: float) -> codes.Smoothed:

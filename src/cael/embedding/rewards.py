@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -53,6 +53,14 @@ class SparseRewards:
     @property
     def explained(self) -> float:
         return max(0.0, 1 - float(self.losses.min())) if self.members[0] else 0.0
+
+    def cpu(self) -> SparseRewards:
+        """The same on the CPU, for other processes."""
+        members = tuple(
+            tuple(Member({n: v.cpu() for n, v in each.weights.items()}, each.table.cpu()) for each in some)
+            for some in self.members
+        )
+        return replace(self, members=members)
 
     @torch.no_grad()
     def predict(self, fold: int, contexts: Floats, n_actions: int) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, final
 
 import numpy as np
@@ -89,6 +89,11 @@ class Growth:
     batch_size: int = 256
     learning_rate: float = 0.005
     device: str = "cpu"
+
+    def __str__(self) -> str:
+        """The settings that differ from the default."""
+        changed = [f"{f.name}={getattr(self, f.name)}" for f in fields(self) if getattr(self, f.name) != f.default]
+        return f"Growth({', '.join(changed)})"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "penalties", tuple(float(each) for each in self.penalties))
