@@ -157,7 +157,7 @@ def ecdf(figure: Any, table: Table, names: Sequence[str]) -> None:
         found = found[np.isfinite(found)]
         style = _style(table, name)
         heights = np.arange(1, len(found) + 1) / table.spec.runs
-        x = np.concatenate([[floor], np.maximum(found, floor), [1e3]])
+        x = np.concatenate([[floor], np.maximum(found, floor), [max(1e3, *found)]])
         y = np.concatenate([[0.0], heights, heights[-1:]])
         dash = DASHES[number // 4 % len(DASHES)]
         axis.step(x, y, where="post", lw=1.7, color=style["color"], ls=dash)
