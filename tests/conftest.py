@@ -12,7 +12,7 @@ settings.load_profile("cael")
 
 @pytest.fixture(autouse=True)
 def no_networks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`evaluate` trains no networks unless a test asks for it: that takes seconds each time."""
+    """`evaluate` leaves Auto, which trains networks for seconds, out unless a test asks for it."""
     monkeypatch.setattr(cael.evaluation, "LEARN", False)
 
 

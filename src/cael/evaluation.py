@@ -284,8 +284,8 @@ def evaluate(
     name takes the place of the default). Those of the default panel that the log or the policy does not allow are
     listed as skipped, with the reason; an estimator that was asked for and cannot be computed is an error.
 
-    learn: False keeps Auto from training networks (CAEL), which takes seconds to a minute; it then chooses between
-    SNIPS and SNDR. The default is to learn where torch is installed and the log is not too large for it.
+    learn: False leaves Auto out, which trains networks (CAEL) where torch is installed and the log is not too large
+    for it; that takes seconds to a minute.
 
     headline: the estimate that the verdict is about, by name or as one of `estimators`; by default the first that
     exists of Auto, SNDR, DR, SNIPS, BaselineIPS, IPS, DM. thresholds: where a doubt becomes a caution or a refusal.
@@ -300,8 +300,8 @@ def evaluate(
         problem.require(each.name, each.needs)
     asked = {each.name: each for each in given}
     estimates, skipped = [], []
-    first = Auto(learn=LEARN if learn is None else learn)
-    for each in {**{default.name: default for default in (first, *panel())}, **asked}.values():
+    first = (Auto(),) if (LEARN if learn is None else learn) else ()
+    for each in {**{default.name: default for default in (*first, *panel())}, **asked}.values():
         missing = problem.missing(each.needs)
         if missing:
             skipped.append((each.name, f"it needs {'; and '.join(missing)}."))

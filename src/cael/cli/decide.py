@@ -54,7 +54,7 @@ def evaluate(
     level
         Level of the intervals.
     learn
-        Let Auto train networks (CAEL), which takes seconds to a minute; --no-learn leaves them out.
+        Show Auto, which trains networks (CAEL), first; that takes seconds to a minute. --no-learn leaves it out.
     windows
         Also give values for so many stretches of time.
     calibrate

@@ -3,6 +3,7 @@
     python -m cael.experiments.beyond run --what cael      --out FILE [--device cuda] [--jobs 16]
     python -m cael.experiments.beyond run --what paper     --out FILE [--device cuda]
     python -m cael.experiments.beyond run --what classical --out FILE [--jobs 2]
+    python -m cael.experiments.beyond run --what boosted   --out FILE [--jobs 16] [--cells CELL ...]
     python -m cael.experiments.beyond page --rows FILE [FILE ...] --out docs/results
 
 Trial t of a cell is the log of seed t, 0 to 29; the estimators were tuned on other seeds (1000 and above).
@@ -30,7 +31,7 @@ from cael.problem import Problem
 from cael.worlds import PaperWorld, suite
 
 TRIALS = 30
-CLASSICAL = ("LoggedMean", "IPS", "SNIPS", "DM", "DR", "SNDR", "MIPS", "BoostedDM")
+CLASSICAL = ("LoggedMean", "IPS", "SNIPS", "DM", "DR", "SNDR", "MIPS")
 
 
 def cells() -> dict[str, tuple[Any, int]]:
@@ -77,18 +78,16 @@ def _learned(cell: str, job: tuple[int, Problem, Any, float]) -> list[dict[str, 
     return [row(cell, seed, "CAEL", found, spent), row(cell, seed, "Auto", chosen, spent)]
 
 
-def _classical(cell: str, job: tuple[int, Problem]) -> list[dict[str, Any]]:
+def _plain(cell: str, what: str, job: tuple[int, Problem]) -> list[dict[str, Any]]:
     seed, problem = job
-    made: dict[str, Callable[[], cael.Estimator]] = {
-        **{name: partial(getattr(cael, name)) for name in CLASSICAL if name != "BoostedDM"},
-        "BoostedDM": lambda: cael.DM(cael.Boosting()),
-    }
+    boosted = {"BoostedDM": cael.DM(cael.Boosting())}
+    made = {name: getattr(cael, name)() for name in CLASSICAL} if what == "classical" else boosted
     found = []
-    for name, make in made.items():
+    for name, estimator in made.items():
         start = time.perf_counter()
         try:
-            found.append(row(cell, seed, name, make().solve(problem), time.perf_counter() - start))
-        except cael.SupportError as error:
+            found.append(row(cell, seed, name, estimator.solve(problem), time.perf_counter() - start))
+        except cael.CaelError as error:
             found.append({"cell": cell, "seed": seed, "estimator": name, "error": str(error)})
     return found
 
@@ -100,9 +99,9 @@ def run(what: str, names: Sequence[str], trials: int, device: str, jobs: int) ->
         problems = [Problem(world.sample(n, seed), world.target) for seed in range(trials)]
         seeds = list(range(trials))
         start = time.perf_counter()
-        if what == "classical":
-            yield [each for some in _pool(jobs, partial(_classical, name), list(zip(seeds, problems, strict=True)))
-                   for each in some]  # fmt: skip
+        if what in ("classical", "boosted"):
+            work = list(zip(seeds, problems, strict=True))
+            yield [each for some in _pool(jobs, partial(_plain, name, what), work) for each in some]
         elif what == "paper":
             rows = []
             for kind in (cael.CAELMIPS(training=cael.Training(device=device)), cael.AELMIPS(device=device)):
@@ -124,8 +123,8 @@ def run(what: str, names: Sequence[str], trials: int, device: str, jobs: int) ->
                 for each in sparse_rewards(logs[at : at + size], growth, 5, seeds[at : at + size])
             ]
             spent = (time.perf_counter() - start) / trials
-            work = list(zip(seeds, problems, fitted, [spent] * trials, strict=True))
-            yield [each for some in _pool(jobs, partial(_learned, name), work) for each in some]
+            trained = list(zip(seeds, problems, fitted, [spent] * trials, strict=True))
+            yield [each for some in _pool(jobs, partial(_learned, name), trained) for each in some]
         print(f"{name}: {time.perf_counter() - start:.1f} s", flush=True)
 
 
@@ -140,7 +139,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     runner = commands.add_parser("run")
-    runner.add_argument("--what", choices=("cael", "paper", "classical"), required=True)
+    runner.add_argument("--what", choices=("cael", "paper", "classical", "boosted"), required=True)
     runner.add_argument("--out", type=Path, required=True)
     runner.add_argument("--trials", type=int, default=TRIALS)
     runner.add_argument("--device", default="cpu")

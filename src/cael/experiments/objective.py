@@ -141,6 +141,20 @@ def run(names: list[str], trials: int, device: str, first: int = 40_000) -> dict
     return {"trials": trials, "first_seed": first, "codes": CODES, "steps": STEPS, "worlds": rows}
 
 
+def page(folder: Path) -> None:
+    """Render objective.json in `folder` as the table that the documentation includes."""
+    found = json.loads((folder / "objective.json").read_text())["worlds"]
+    keys = list(next(iter(found.values())))
+    body = "".join(
+        f"| {key} | "
+        + " | ".join(f"{rows[key]['mse']:.2g} ± {rows[key]['error']:.1g}" for rows in found.values())
+        + " |\n"
+        for key in keys
+    )
+    head = "| codes | " + " | ".join(found) + " |\n|---|" + "---:|" * len(found) + "\n"
+    (folder / "objective.inc").write_text(head + body)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)

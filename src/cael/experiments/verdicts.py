@@ -4,8 +4,8 @@
     python -m cael.experiments.verdicts page --out docs/results
 
 Trial t of a world is the log of seed 3000 + t, broken with the random numbers of that seed; the thresholds were set
-while looking at seeds below 3000. Every evaluation is that of `cael.evaluate` without learned
-networks and with SNDR as its headline; the interval is the 95% interval of that estimate.
+while looking at seeds below 3000. Every evaluation is that of `cael.evaluate(learn=False)`; the
+interval is the 95% interval of its headline estimate.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ from cael.log import LoggedData
 from cael.policy import Policy, probabilities
 from cael.worlds import PaperWorld, suite
 
-HEADLINE = "SNDR"
-"""The estimate that the verdicts of this experiment are about."""
 LEVELS = ("ok", "caution", "refuse")
 FIRST = 3000
 DRIFT = 0.5
@@ -219,7 +217,7 @@ CONDITIONS: dict[str, Condition] = {
 def verdict_on(log: LoggedData, target: Policy, truth: float) -> tuple[str, bool]:
     """The level of the verdict, or "errors", and whether the truth lies outside the interval."""
     try:
-        found = cael.evaluate(log, target, learn=False, headline=HEADLINE)
+        found = cael.evaluate(log, target, learn=False)
     except CaelError:
         return "errors", False
     return found.verdict.level, truth not in found.best.interval(0.95)
