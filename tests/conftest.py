@@ -8,12 +8,8 @@ from cael.testing import example
 
 settings.register_profile("cael", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("cael")
-
-
-@pytest.fixture(autouse=True)
-def no_networks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`evaluate` leaves Auto, which trains networks for seconds, out unless a test asks for it."""
-    monkeypatch.setattr(cael.evaluation, "LEARN", False)
+# `evaluate` leaves Auto, which trains networks for seconds, out unless a test asks for it with learn=True.
+cael.evaluation.LEARN = False
 
 
 @pytest.fixture

@@ -46,17 +46,18 @@ def known(log, policy, f, bandwidths):
     mu = np.concatenate([cael.policy.probabilities(log.logging, batch) for batch in log.batches(width=k)])
     pi = np.concatenate([cael.policy.probabilities(policy, batch) for batch in log.batches(width=k)])
     shape = (len(bandwidths), n)
-    weights, second, rough, smoothed, lost = (*(np.zeros(shape) for _ in range(4)), np.zeros(shape[0]))
+    weights, second, cross, rough, smoothed, lost = (*(np.zeros(shape) for _ in range(5)), np.zeros(shape[0]))
     for j, i in np.ndindex(shape):
         found = smooth(f[i : i + 1], mu[i : i + 1], pi[i : i + 1], bandwidths[j])
         w = found.weights[0]
         weights[j, i] = w[log.actions[i]]
         second[j, i] = sum(mu[i, a] * w[a] ** 2 for a in range(k))
+        cross[j, i] = sum(pi[i, a] * w[a] for a in range(k) if mu[i, a] > 0)
         smoothed[j, i] = sum(mu[i, a] * w[a] * f[i, a] for a in range(k))
         rough[j, i] = found.roughness[0]
         lost[j] += found.lost[0] / n
     own = f[np.arange(n), log.actions]
-    path = WeightPath(np.array(bandwidths), 1.0, weights, second, rough, lost, smoothed, own, (pi * f).sum(axis=1))
+    path = WeightPath(np.array(bandwidths), 1.0, weights, second, cross, rough, lost, smoothed, own, (pi * f).sum(1))
     return path, SparseRewards((np.arange(n),), ((),), np.ones((1, 1)), 1.0, 0, *np.zeros((2, 2)), 0.0, 1.0)
 
 

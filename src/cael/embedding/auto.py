@@ -44,7 +44,7 @@ class Auto(Estimator):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("propensities", "logged_probability")
-    learn: bool = field(default=True, repr=False)
+    learn: bool = True
     cael: CAEL = field(default_factory=CAEL)
     seed: int = 0
 

@@ -30,6 +30,9 @@ HOLES, ENOUGH = 0.01, 10.0
 """The sharp estimate leaves the model out only if less target mass than HOLES lies on actions that are never logged,
 and the log is worth ENOUGH rows to it: a standard error from fewer says nothing."""
 
+SAME = 1e-9
+"""Weights whose mean has a smaller error than this are all 1."""
+
 
 @final
 @dataclass(frozen=True)
@@ -102,9 +105,12 @@ def estimate_from(
     j, share = chosen.index, chosen.share
     z = (1 - share) * scores[j] + share * anchor if selector == "blend" else scores[j]
     w = (1 - share) * path.weights[j] + share * path.weights[0]
-    error = inference.stderr(inference.units(w, log.clusters))
-    told = weighted(w, problem.weights, weight_facts(w, error, problem.unsupported_mass), cross_fitted=True)
     second = (1 - share) ** 2 * path.second[j] + share**2 * path.second[0] + 2 * share * (1 - share) * path.cross[j]
+    # The second moment of the weights is known, and so the error of their mean; what few matching rows show is less.
+    known = float(np.sqrt(max(second.mean() - 1, 0.0) / len(log)))
+    error = max(inference.stderr(inference.units(w, log.clusters)), known)
+    error = error if error > SAME else 0.0
+    told = weighted(w, problem.weights, weight_facts(w, error, problem.unsupported_mass), cross_fitted=True)
     floor = float(np.sqrt(_noise(facts, form) * second.mean() / len(log)))
     told = replace(
         told,
