@@ -26,6 +26,17 @@ def test_the_panel_is_always_there(log, policy):
     assert [each.estimator for each in more] == [*ALWAYS, "MIPS", "IPS(clip=2)"]
 
 
+def test_auto_comes_first_and_is_the_headline(log, policy):
+    """`learn` decides; the lift's interval counts the bias of the best estimate."""
+    found = cael.evaluate(log, policy, learn=True)
+    assert [each.estimator for each in found] == ["Auto", *ALWAYS]
+    assert found.headline == "Auto"
+    assert found.lift.diagnostics.bias_bound == found.best.diagnostics.bias_bound is not None
+    wide, narrow = found.lift.interval(method="bias_aware"), found.lift.interval()
+    assert wide.low <= narrow.low < narrow.high <= wide.high
+    assert [each.estimator for each in cael.evaluate(log, policy, learn=False)] == ALWAYS
+
+
 def test_evaluation_gives_what_the_estimators_give_alone(log, policy):
     found = cael.evaluate(log, policy, panel("all"))
     for estimator in panel("all"):

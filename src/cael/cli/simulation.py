@@ -43,11 +43,13 @@ class Simulation:
         )  # fmt: skip
 
 
-def demo(simulation: Simulation | None = None, *, format: Format = "table") -> None:
+def demo(simulation: Simulation | None = None, *, learn: bool = True, format: Format = "table") -> None:
     """Simulate a log from the paper's world, evaluate its target policy with the whole panel, and show the truth.
 
     Parameters
     ----------
+    learn
+        Show Auto, which trains networks (CAEL), first; that takes some seconds. --no-learn leaves it out.
     format
         Print a table, JSON or Markdown.
     """
@@ -57,7 +59,7 @@ def demo(simulation: Simulation | None = None, *, format: Format = "table") -> N
     simulation = simulation or Simulation()
     world = simulation.world()
     log = world.sample(simulation.rows, simulation.seed)
-    result = evaluate(log, world.target, panel("all"))
+    result = evaluate(log, world.target, panel("all"), learn=None if learn else False)
     truth = world.value(world.target)
     best = min(result, key=lambda each: abs(each.value - truth))
     show(

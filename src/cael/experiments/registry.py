@@ -32,6 +32,11 @@ def _network_dm(device: str, quick: bool, network: Any = None) -> Estimator:
     return cael.NetworkDM(cael.NetworkOutcome(settings, _training(device, quick)))
 
 
+def _cael(device: str, quick: bool, **settings: Any) -> cael.CAEL:
+    short: dict[str, Any] = {"steps": 10, "restarts": 1} if quick else {}
+    return cael.CAEL(growth=cael.Growth(device=device, **short), **settings)
+
+
 def _slope(device: str, quick: bool, candidates: tuple[str, ...] = ()) -> Estimator:
     return cael.SLOPE([make(name, device=device, quick=quick) for name in candidates])
 
@@ -58,6 +63,8 @@ PAPER = ("CAELMIPS", "AELMIPS", "IPS", "NetworkDM")
 """The four estimators of the paper's figures; its DM is the network of CAEL-MIPS."""
 
 MORE: dict[str, Factory] = {
+    "CAEL": lambda device, quick, **settings: _cael(device, quick, **settings),
+    "Auto": lambda device, quick, **settings: cael.Auto(cael=_cael(device, quick), **settings),
     "SLOPE": _slope,
     "SwitchDR": _plain(cael.SwitchDR),
     "DRos": _plain(cael.DRos),
