@@ -148,7 +148,7 @@ class Evaluation:
                 each.estimator,
                 f"{each.value:.5g}",
                 f"{each.stderr:.2g}",
-                f"[{(i := each.interval(self.level)).low:.5g}, {i.high:.5g}]",
+                f"[{(i := trusted(each, self.level)).low:.5g}, {i.high:.5g}]",
                 _number(each.diagnostics.effective_sample_size, ",.0f"),
                 _number(each.diagnostics.max_weight, ".4g"),
             )
@@ -164,8 +164,8 @@ class Evaluation:
         told = [f"{', '.join(names)}: {warning}" for warning, names in said.items()]
         told = [
             *(
-                f"{each.estimator}: with a bound of {each.diagnostics.bias_bound:.3g} on its bias, the "
-                f"{self.level:.0%} interval is {each.interval(self.level, 'bias_aware')}."
+                f"{each.estimator}: the interval counts a bias of up to {each.diagnostics.bias_bound:.3g}; the normal "
+                f"one, which does not, is {each.interval(self.level)}."
                 for each in self.estimates
                 if each.diagnostics.bias_bound
             ),
@@ -194,7 +194,7 @@ class Evaluation:
             yield Text(f"! {doubt}", style="yellow")
 
     def _pictures(self, width: int) -> list[str]:
-        intervals = [each.interval(self.level) for each in self.estimates]
+        intervals = [trusted(each, self.level) for each in self.estimates]
         left, right = axis([(i.low, i.high) for i in intervals])
         pairs = zip(self.estimates, intervals, strict=True)
         return [picture(i.low, each.value, i.high, left, right, width) for each, i in pairs]

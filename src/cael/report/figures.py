@@ -17,7 +17,7 @@ import numpy as np
 from cael.comparison import Comparison
 from cael.errors import InputError
 from cael.estimate import Estimate
-from cael.evaluation import Evaluation, axis
+from cael.evaluation import Evaluation, axis, trusted
 from cael.overlap import Overlap
 from cael.segmentation import Segments
 from cael.verdict import Thresholds
@@ -99,7 +99,7 @@ def tidy(svg: str, name: str) -> str:
 def intervals(evaluation: Evaluation) -> Picture:
     """All estimators with their intervals, and the logging policy's value as a line."""
     estimates = [each for each in evaluation if each.estimator != "LoggedMean"]
-    found = [each.interval(evaluation.level) for each in estimates]
+    found = [trusted(each, evaluation.level) for each in estimates]
     base = evaluation.baseline
     names = [_clip(each.estimator, 34) for each in estimates]
     doubtful = [is_doubtful(each) or evaluation.verdict.level == "refuse" for each in estimates]

@@ -15,7 +15,7 @@ from cael.auditing import Audit
 from cael.calibration import HEAD as CALIBRATION_HEAD
 from cael.calibration import Calibration
 from cael.comparison import Comparison
-from cael.evaluation import Evaluation
+from cael.evaluation import Evaluation, trusted
 from cael.planning import Plan
 from cael.report.figures import is_doubtful
 from cael.segmentation import Segments
@@ -176,7 +176,7 @@ def _headline(
     """(label, number, small print) for the top of the page; what is refused is not called better or worse."""
     if evaluation is not None:
         best, base, lift = evaluation.best, evaluation.baseline, evaluation.lift
-        inside, gain = best.interval(evaluation.level), lift.interval(evaluation.level)
+        inside, gain = trusted(best, evaluation.level), trusted(lift, evaluation.level)
         lift_name, direction = "Lift over the old policy", evaluation.direction
         name, level = best.estimator, evaluation.level
     else:
