@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 import cael
-from cael.embedding.cael import BANDWIDTHS, FORMS, _slope, contributions, estimate_from
+from cael.embedding.cael import BANDWIDTHS, FORMS, contributions, estimate_from
+from cael.estimators.selection import slope
 from cael.problem import Problem
 from cael.testing import example
 from cael.worlds import DeficientWorld, EmbeddingWorld, PaperWorld
 
 torch = pytest.importorskip("torch")
 
-from cael.embedding.blend import BOUND, PathFacts  # noqa: E402
+from cael.embedding.blend import BOUND  # noqa: E402
 from cael.embedding.paths import WeightPath, smooth, weight_path  # noqa: E402
 from cael.embedding.rewards import SparseRewards, sparse_rewards  # noqa: E402
 
@@ -183,17 +184,11 @@ def test_the_blend_is_between_its_two_parts():
     assert found.interval(method="bias_aware").width > found.interval().width
 
 
-def facts(values, widths):
-    n = len(values)
-    same = dict.fromkeys(("rows", "residual", "reward", "explained", "hole"), 1.0)
-    zeros = np.zeros(n)
-    return PathFacts(zeros, np.array(values), values[0], (np.array(widths) / 1.2816) ** 2, zeros, zeros, zeros, **same)
-
-
 def test_slope_takes_the_narrowest_that_agrees_with_all_wider_ones():
-    assert _slope(facts([0.0, 0.1, 0.0, 0.05], [4.0, 2.0, 1.0, 0.5])) == 3
-    assert _slope(facts([0.0, 0.1, 9.0, 9.0], [4.0, 2.0, 1.0, 0.5])) == 1
-    assert _slope(facts([9.0, 0.0, 0.1, 0.0], [0.5, 4.0, 2.0, 1.0])) == 3  # in the order of the widths
+    falling = np.array([4.0, 2.0, 1.0, 0.5])
+    assert slope(np.array([0.0, 0.1, 0.0, 0.05]), falling)[-1] == 3
+    assert slope(np.array([0.0, 0.1, 9.0, 9.0]), falling)[-1] == 1
+    assert slope(np.array([9.0, 0.0, 0.1, 0.0]), np.roll(falling, 1))[-1] == 3  # in the order of the widths
     assert QUICK.estimate(LOG, POLICY).value != replace(QUICK, selector="slope").estimate(LOG, POLICY).value
 
 

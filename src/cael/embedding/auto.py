@@ -21,7 +21,7 @@ from cael.policy import probabilities
 from cael.problem import Problem
 
 MOST_CELLS = 5_000_000
-"""Rows times actions beyond which Auto does not train CAEL: it would take more than a minute."""
+"""Rows times actions beyond which Auto does not train CAEL: all of them are visited for every bandwidth."""
 
 
 @final

@@ -17,7 +17,7 @@ from cael.embedding.settings import Growth
 from cael.errors import InputError, choose, positive_int
 from cael.estimate import Estimate
 from cael.estimators.base import Estimator, mean_of
-from cael.estimators.selection import SLACK
+from cael.estimators.selection import slope
 from cael.problem import Problem
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ HOLES, ENOUGH = 0.01, 10.0
 """The sharp estimate leaves the model out only if less target mass than HOLES lies on actions that are never logged,
 and the log is worth ENOUGH rows to it: a standard error from fewer says nothing."""
 
+WIDTH = 1.2816
+"""Half-widths of SLOPE++ in standard errors: the 90% quantile, as of `SLOPE`."""
 SAME = 1e-9
 """Weights whose mean has a smaller error than this are all 1."""
 
@@ -84,11 +86,13 @@ class CAEL(Estimator):
         fitted = sparse_rewards([problem.log for problem in problems], self.growth, self.folds, seeds)
         found = []
         for problem, rewards in zip(problems, fitted, strict=True):
-            path = weight_path(problem.log, problem.policy, rewards, self._bandwidths())
+            path = weight_path(problem.log, problem.policy, rewards, self.bandwidths)
             found.append(estimate_from(self.name, problem, path, rewards, self.form, self.selector))
         return found
 
-    def _bandwidths(self) -> Floats:
+    @property
+    def bandwidths(self) -> Floats:
+        """The path: 0, the bandwidths to choose from, infinity."""
         if isinstance(self.selector, str):
             return np.array([0.0, *BANDWIDTHS, np.inf])
         return np.array([0.0, self.selector, np.inf]) if 0 < self.selector < np.inf else np.array([0.0, np.inf])
@@ -201,7 +205,10 @@ def _selected(facts: PathFacts, path: WeightPath, selector: str | float) -> Blen
     found = blend(facts)
     if selector == "blend":
         return found
-    at = _slope(facts) if selector == "slope" else int(np.flatnonzero(path.bandwidths == float(selector))[0])
+    if selector == "slope":
+        at = slope(facts.values, WIDTH * np.sqrt(facts.variance))[-1]
+    else:
+        at = int(np.flatnonzero(path.bandwidths == float(selector))[0])
     if at == 0:
         bound = BOUND * float(np.sqrt(facts.hole))
     else:
@@ -209,18 +216,6 @@ def _selected(facts: PathFacts, path: WeightPath, selector: str | float) -> Blen
         mean = found.shares[at] * abs(facts.values[at] - facts.sharp)
         bound = float(mean + BOUND * np.sqrt(max(found.errors[at] - facts.variance[at], 0.0)))
     return replace(found, index=at, share=float(at == 0), bias_bound=bound)
-
-
-def _slope(facts: PathFacts, quantile: float = 1.2816) -> int:
-    """SLOPE++ over the bandwidths, widest first."""
-    widths = quantile * np.sqrt(facts.variance)
-    accepted: list[int] = []
-    for i in np.argsort(-widths, kind="stable"):
-        gaps = np.abs(facts.values[i] - facts.values[accepted])
-        if not (gaps <= widths[i] + SLACK * widths[accepted]).all():
-            break
-        accepted.append(int(i))
-    return accepted[-1]
 
 
 def _candidates(facts: PathFacts, path: WeightPath, chosen: Blend) -> tuple[Candidate, ...]:

@@ -89,6 +89,17 @@ def default_grid(w: Floats, kind: setting) -> tuple[float, ...]:
     return (*(float(x) for x in (grid if kind is setting.WEIGHT else grid**2)), math.inf)
 
 
+def slope(values: Floats, widths: Floats) -> list[int]:
+    """The candidates that SLOPE++ accepts, widest first, by values and half-widths (m,); the last one is taken."""
+    accepted: list[int] = []
+    for i in np.argsort(-widths, kind="stable"):
+        gaps = np.abs(values[i] - values[accepted])
+        if not (gaps <= widths[i] + SLACK * widths[accepted]).all():
+            break
+        accepted.append(int(i))
+    return accepted
+
+
 def select(name: str, estimates: Sequence[Estimate], delta: float) -> Estimate:
     """The estimate that SLOPE++ takes, under the name of the one who asked, with the whole path on its diagnostics."""
     from scipy.special import stdtrit
@@ -96,13 +107,7 @@ def select(name: str, estimates: Sequence[Estimate], delta: float) -> Estimate:
     values = np.array([each.value for each in estimates])
     quantile = np.array([float(stdtrit(len(each.units) - 1, 1 - delta)) for each in estimates])
     widths = quantile * np.array([each.stderr for each in estimates])
-    order = np.argsort(-widths, kind="stable")
-    accepted: list[int] = []
-    for i in order:
-        gaps = np.abs(values[i] - values[accepted])
-        if not (gaps <= widths[i] + SLACK * widths[accepted]).all():
-            break
-        accepted.append(int(i))
+    order, accepted = np.argsort(-widths, kind="stable"), slope(values, widths)
     chosen = accepted[-1]
     path = tuple(
         Candidate(estimates[i].estimator, float(values[i]), float(widths[i]), int(i) in accepted, int(i) == chosen)

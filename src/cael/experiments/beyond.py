@@ -71,7 +71,7 @@ def _learned(cell: str, job: tuple[int, Problem, Any, float]) -> list[dict[str, 
     torch.set_num_threads(1)
     seed, problem, rewards, seconds = job
     start = time.perf_counter()
-    path = weight_path(problem.log, problem.policy, rewards, CAEL()._bandwidths())
+    path = weight_path(problem.log, problem.policy, rewards, CAEL().bandwidths)
     found = estimate_from("CAEL", problem, path, rewards, CAEL().form, "blend")
     spent = seconds + time.perf_counter() - start
     chosen = Auto(seed=seed).among(problem, found)

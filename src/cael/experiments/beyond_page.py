@@ -96,65 +96,62 @@ def _intervals(found: dict[str, Any]) -> str:
 
 def _summary(found: dict[str, Any]) -> str:
     """What the tables say about each aim, counted from the same numbers."""
-    said = []
-    default = found.get("n = 1000, k = 500", {}).get("estimators", {})
-    if "CAEL" in default:
-        others = {each: default[each]["mse"] for each in OTHERS if each in default}
-        nearest = min(others, key=lambda each: others[each])
-        mine = default["CAEL"]["mse"]
-        said.append(
-            f"On the paper's default problem CAEL has a mean squared error of {mine:.4f} ± "
-            f"{default['CAEL']['mse_error']:.4f}; the best of the others that were run, {nearest}, has "
-            f"{others[nearest]:.3f}: {others[nearest] / mine:.0f} times as much."
-        )
-    swept = [name for name in sweeps() if name in found]
-    ratios = {name: _ratio(found[name]["estimators"], "CAEL", OTHERS) for name in swept}
-    worse = [f"{name} ({ratio:.1f} times the best)" for name, ratio in ratios.items() if ratio and ratio > 1.2]
-    known = [ratio for ratio in ratios.values() if ratio]
-    said.append(
-        f"In {sum(ratio <= 1.2 for ratio in known)} of the {len(known)} cells of the paper's sweeps that have other "
-        f"estimators to compare with, CAEL is the best or within 1.2 times the best"
-        + (f"; not in {', '.join(worse)}." if worse else ".")
-    )
-    paper = [
-        found[name]["estimators"]["CAELMIPS"]["mse"] / found[name]["estimators"]["CAEL"]["mse"]
-        for name in swept
-        if "CAELMIPS" in found[name]["estimators"]
-    ]
-    if paper:
-        said.append(
-            f"Against the paper's algorithm, run in {len(paper)} cells, the median ratio of mean squared errors is "
-            f"{np.median(paper):.0f}, the least {min(paper):.1f}."
-        )
-    for who in ("CAEL", "Auto"):
-        apart = {
-            name: _ratio(cell["estimators"], who, ("SNIPS", "SNDR"))
-            for name, cell in found.items()
-            if name not in swept
-        }
-        bad = [f"{name} ({ratio:.1f})" for name, ratio in apart.items() if ratio and ratio > 1.5]
-        good = [ratio for ratio in apart.values() if ratio]
-        said.append(
-            f"In the {len(good)} other worlds, {who} is nowhere worse than 1.5 times the better of SNIPS and SNDR"
-            + (f", but in {', '.join(bad)}." if bad else ".")
-        )
-    regrets = [
-        _ratio(cell["estimators"], "Auto", (*OTHERS, "CAEL")) for name, cell in found.items() if name not in swept
-    ]
-    told = [ratio for ratio in regrets if ratio]
-    if told:
-        said.append(
-            "Auto's regret there, the ratio of its mean squared error to that of the best in hindsight, has a "
-            f"geometric mean of {np.exp(np.mean(np.log(told))):.2f}."
-        )
-    lines = [cell["estimators"]["CAEL"] for cell in found.values() if "CAEL" in cell["estimators"]]
-    low = sum(line["aware_coverage"] < 0.93 for line in lines)
-    normal = sum(line["coverage"] < 0.93 for line in lines)
-    said.append(
-        f"The bias-aware 95% interval of CAEL covers less than 93% in {low} of {len(lines)} cells, the plain normal "
-        f"interval in {normal}."
-    )
+    swept = {name: found[name]["estimators"] for name in sweeps() if name in found}
+    apart = {name: cell["estimators"] for name, cell in found.items() if name not in swept}
+    said = [*_default(swept), *_sweeps(swept), *_other_worlds(apart), _coverage([*swept.values(), *apart.values()])]
     return "".join(f"- {each}\n" for each in said)
+
+
+def _default(swept: dict[str, Any]) -> list[str]:
+    default = swept["n = 1000, k = 500"]
+    others = {each: default[each]["mse"] for each in OTHERS if each in default}
+    nearest, mine = min(others, key=lambda each: others[each]), default["CAEL"]
+    return [
+        f"On the paper's default problem CAEL has a mean squared error of {mine['mse']:.4f} ± {mine['mse_error']:.4f}; "
+        f"the best of the others that were run, {nearest}, has {others[nearest]:.3f}: "
+        f"{others[nearest] / mine['mse']:.0f} times as much."
+    ]
+
+
+def _sweeps(swept: dict[str, Any]) -> list[str]:
+    ratios = {name: _ratio(lines, "CAEL", OTHERS) for name, lines in swept.items()}
+    known = [ratio for ratio in ratios.values() if ratio]
+    worse = [f"{name} ({ratio:.1f} times the best)" for name, ratio in ratios.items() if ratio and ratio > 1.2]
+    paper = [lines["CAELMIPS"]["mse"] / lines["CAEL"]["mse"] for lines in swept.values() if "CAELMIPS" in lines]
+    return [
+        f"In {len(known) - len(worse)} of the {len(known)} cells of the paper's sweeps that have other estimators to "
+        "compare with, CAEL is the best or within 1.2 times the best"
+        + (f"; not in {', '.join(worse)}." if worse else "."),
+        f"Against the paper's algorithm, run in {len(paper)} cells, the median ratio of mean squared errors is "
+        f"{np.median(paper):.0f}, the least {min(paper):.1f}.",
+    ]
+
+
+def _other_worlds(apart: dict[str, Any]) -> list[str]:
+    said = []
+    for who in ("CAEL", "Auto"):
+        ratios = {name: _ratio(lines, who, ("SNIPS", "SNDR")) for name, lines in apart.items()}
+        bad = [f"{name} ({ratio:.1f})" for name, ratio in ratios.items() if ratio and ratio > 1.5]
+        said.append(
+            f"In the {sum(ratio is not None for ratio in ratios.values())} other worlds, {who} is nowhere worse than "
+            "1.5 times the better of SNIPS and SNDR" + (f", but in {', '.join(bad)}." if bad else ".")
+        )
+    regrets = [_ratio(lines, "Auto", (*OTHERS, "CAEL")) for lines in apart.values()]
+    mean = np.exp(np.mean(np.log([ratio for ratio in regrets if ratio])))
+    said.append(
+        "Auto's regret there, the ratio of its mean squared error to that of the best in hindsight, has a geometric "
+        f"mean of {mean:.2f}."
+    )
+    return said
+
+
+def _coverage(cells_of: Sequence[dict[str, Any]]) -> str:
+    lines = [lines["CAEL"] for lines in cells_of if "CAEL" in lines]
+    return (
+        f"The bias-aware 95% interval of CAEL covers less than 93% in "
+        f"{sum(line['aware_coverage'] < 0.93 for line in lines)} of {len(lines)} cells, the plain normal interval in "
+        f"{sum(line['coverage'] < 0.93 for line in lines)}."
+    )
 
 
 def _ratio(lines: dict[str, Any], who: str, others: Sequence[str]) -> float | None:

@@ -33,7 +33,6 @@ from cael.problem import Problem
 
 CODES, STEPS, ROWS, RATE = 16, 300, 64, 0.03
 DELTAS = (0.1, 1.0, 10.0)
-GRID = np.array([0.0, *cael.embedding.cael.BANDWIDTHS, np.inf])
 
 
 def head(f: Tensor, x: Tensor, p: dict[str, Tensor]) -> Tensor:
@@ -105,7 +104,7 @@ def one_log(
         w = np.concatenate(parts)[own].astype(np.float64)
         found[name] = target + float(w @ residual / w.sum())
     problem = Problem(log, world.target)
-    path = weight_path(log, problem.policy, rewards, GRID)
+    path = weight_path(log, problem.policy, rewards, cael.CAEL().bandwidths)
     found["CAEL"] = estimate_from("CAEL", problem, path, rewards, "self_normalised_doubly_robust", "blend").value
     return found
 
