@@ -158,6 +158,12 @@ def test_fingerprint_tells_logs_apart():
     assert len({base, *(LoggedData(**{**GOOD, **change}).fingerprint for change in changes)}) == 1 + len(changes)
 
 
+def test_equal_numbers_have_one_fingerprint():
+    """A CSV file says 0 where Parquet says -0.0."""
+    changed = LoggedData(**{**GOOD, "contexts": [[-0.0], [1.0], [2.0], [3.0]]})
+    assert changed.fingerprint == LoggedData(**{**GOOD, "contexts": [[0.0], [1.0], [2.0], [3.0]]}).fingerprint
+
+
 def test_fingerprint_sees_the_whole_logging_policy_and_no_memory_address():
     rows = {"contexts": None, "actions": [0, 1], "rewards": [1.0, 2.0], "n_actions": 3}
     a = LoggedData(**rows, logging=[[0.5, 0.25, 0.25], [0.25, 0.5, 0.25]])

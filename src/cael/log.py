@@ -195,7 +195,7 @@ class LoggedData:
             # All logged propensities are in the digest below; of the other probabilities, some rows stand for all.
             some = self.take(np.unique(np.linspace(0, len(self) - 1, 64).astype(np.intp)))
             for batch in some.batches(width=self.n_actions):
-                digest.update(np.ascontiguousarray(probabilities(self.logging, batch)).data)
+                _add(digest, np.ascontiguousarray(probabilities(self.logging, batch)))
         for name in (
             "contexts",
             "actions",
@@ -208,7 +208,7 @@ class LoggedData:
             array = getattr(self, name)
             if array is not None:
                 digest.update(f"{name}{array.shape}{array.dtype}".encode())
-                digest.update(array.data if array.dtype.kind not in "mM" else array.view("i8").data)
+                _add(digest, array if array.dtype.kind not in "mM" else array.view("i8"))
         digest.update(str(self.rows).encode() if isinstance(self.rows, slice) else self.rows.tobytes())
         return digest.hexdigest()
 
@@ -298,6 +298,14 @@ class LoggedData:
             raise LogError(f"cannot split {groups} {what} into {k} folds: use folds={groups} or fewer.")
         fold_of = np.random.default_rng(seed).permutation(groups) % k
         return tuple(np.flatnonzero(fold_of[codes] == fold) for fold in range(k))
+
+
+def _add(digest: hashlib._Hash, array: Array, rows: int = 65536) -> None:
+    """Add an array to the digest; equal numbers count as equal, so -0.0 as 0.0."""
+    for at in range(0, len(array), rows) if array.dtype.kind == "f" else ():
+        digest.update((array[at : at + rows] + array.dtype.type(0)).data)
+    if array.dtype.kind != "f":
+        digest.update(array.data)
 
 
 def _cross_check(log: LoggedData, policy: Policy) -> Floats:

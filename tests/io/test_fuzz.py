@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import cael
@@ -95,6 +95,7 @@ rows_of = st.lists(
 
 
 @given(rows=rows_of)
+@example(rows=[("A", 0.0, 1.0, 0.0), ("A", 0.0, 1.0, -0.0)])
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_is_written_is_read_whatever_the_format(folder, rows):
     names, rewards, propensities, x = zip(*rows, strict=True)
