@@ -142,6 +142,8 @@ def test_errors(log, policy):
         cael.Ridge(actions="names")
     with pytest.raises(InputError, match="alpha"):
         cael.Ridge(alpha=0)
+    with pytest.raises(InputError, match="positive number or 'auto'"):
+        cael.Ridge(alpha="best")
     with pytest.raises(InputError, match="C must be"):
         cael.Logistic(C=-1)
     with pytest.raises(InputError, match="fit and predict"):
@@ -149,6 +151,24 @@ def test_errors(log, policy):
     many = cael.LoggedData(None, [0, 299], [1.0, 2.0], [0.5, 0.5], n_actions=300)
     with pytest.raises(InputError, match="300 actions are too many"):
         cael.DM(cael.Boosting(), folds=0).estimate(many, cael.Uniform(300))
+
+
+def test_ridge_by_itself_is_never_much_worse_than_the_mean():
+    """500 actions with 500 features and 1000 rows: a fixed penalty overfits, the chosen one does not."""
+    log = cael.worlds.PaperWorld().sample(1000, seed=3)
+
+    def left(model):
+        q = cael.problem.Problem(log, cael.Uniform(500)).outcome(model, 5, 0).q_logged
+        return float(((log.rewards - q) ** 2).mean() / log.rewards.var())
+
+    assert left(cael.Ridge()) < 1.05
+    assert left(cael.Ridge(1.0)) > 1.5
+
+
+@pytest.mark.parametrize("folds", [0, 2, 3])
+def test_ridge_chooses_its_penalties_for_any_number_of_folds_and_clusters(folds):
+    log, policy = testing.example(clusters=True)
+    assert np.isfinite(cael.DR(cael.Ridge(), folds=folds).estimate(log, policy).value)
 
 
 def test_no_clicks_at_all_is_a_small_rate_and_not_an_error():

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cael
+from cael.outcomes.ridge import ALPHAS, ONEHOT_ALPHAS
 from tests.oracles import twins
 
 
@@ -95,3 +96,33 @@ def test_ridge_from_sums_is_ridge_from_the_design_matrix(seed, actions, alpha):
             for i in rows:
                 q = predict(np.repeat(log.contexts[i : i + 1], log.n_actions, axis=0), np.arange(log.n_actions))
                 assert ours[i] == pytest.approx(pi[i] @ q, rel=1e-6)
+
+
+@given(seeds, st.sampled_from(["onehot", "features", "both"]))
+@settings(max_examples=10)
+def test_ridge_takes_the_penalties_that_predict_the_held_out_folds_best(seed, actions):
+    """By brute force: the models of every pair of penalties, judged row by row, for the rows outside fold 0."""
+    log, pi, mu, _, _ = problem(seed, n=60)
+    phi = np.random.default_rng(seed).normal(5.0, 2.0, (log.n_actions, 2))
+    log = cael.LoggedData(log.contexts * 3 + 100, log.actions, log.rewards + 50, logging=mu, action_features=phi)
+    table = phi if actions != "onehot" else np.empty((log.n_actions, 0))
+    folds = log.folds(3, 0)
+
+    def model(train, alpha, onehot):
+        x, a, r = log.contexts[train], log.actions[train], log.rewards[train]
+        return twins.ridge(x, a, r, table, alpha, actions != "features", onehot_alpha=onehot)
+
+    def loss(pair):
+        total = 0.0
+        for judge, train in ((folds[1], folds[2]), (folds[2], folds[1])):
+            q = model(np.sort(train), *pair)(log.contexts[judge], log.actions[judge])
+            total += ((log.rewards[judge] - q) ** 2).sum()
+        return total
+
+    pairs = [(a, o) for o in (ONEHOT_ALPHAS if actions != "features" else (1.0,)) for a in ALPHAS]
+    best = min(pairs, key=loss)
+    q = model(np.sort(np.concatenate(folds[1:])), *best)
+    ours = cael.DM(cael.Ridge("auto", actions), folds=3).estimate(log, pi).contributions
+    for i in folds[0]:
+        every = q(np.repeat(log.contexts[i : i + 1], log.n_actions, axis=0), np.arange(log.n_actions))
+        assert ours[i] == pytest.approx(pi[i] @ every, rel=1e-6)

@@ -87,7 +87,7 @@ def cluster_stderr(z, clusters):
     return math.sqrt(count / (count - 1) * sum(s * s for s in sums.values())) / len(z)
 
 
-def ridge(x, actions, r, phi, alpha, onehot):
+def ridge(x, actions, r, phi, alpha, onehot, onehot_alpha=None):
     """Ridge by the full design matrix [1, standardised x, standardised phi(a), one-hot]; a function (x, a) -> q."""
     dense = np.hstack([x, phi[actions]])
     mean, scale = dense.mean(axis=0), dense.std(axis=0)
@@ -103,5 +103,8 @@ def ridge(x, actions, r, phi, alpha, onehot):
     d = design(x, actions)
     penalty = alpha * np.eye(d.shape[1])
     penalty[0, 0] = 0.0
+    if onehot and onehot_alpha is not None:
+        columns = np.arange(d.shape[1] - len(phi), d.shape[1])
+        penalty[columns, columns] = onehot_alpha
     beta = np.linalg.solve(d.T @ d + penalty, d.T @ r)
     return lambda x, a: design(x, a) @ beta

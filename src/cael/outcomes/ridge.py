@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -12,47 +13,87 @@ from cael.errors import InputError, choose
 from cael.log import Batch, LoggedData
 from cael.outcomes.base import ACTION_INPUTS, FittedOutcome, OutcomeModel, action_inputs
 
+ALPHAS, ONEHOT_ALPHAS = (1e5, 1e4, 1e3, 1e2, 1e1, 1e0), (1e4, 1e2, 1e1, 1e0)
+"""Penalties that "auto" chooses from, the strongest first: of two equal losses the stronger penalty wins."""
+FOLDS = 5
+"""Folds of the choice where the caller has none of its own."""
+
 
 @final
 @dataclass(frozen=True)
 class Ridge(OutcomeModel):
-    """q(x, a) = c + beta'x + gamma'phi(a) + delta_a, squared error plus alpha times the squared coefficients.
+    """q(x, a) = c + beta'x + gamma'phi(a) + delta_a, squared error plus penalties on the squared coefficients.
 
     Contexts and action features are standardised first; c is not penalised. Everything follows from sums by action,
-    so the cost is O(n d^2) for any number of actions and folds.
+    so the cost is O(n d^2) for any number of actions and folds, and the choice of penalties needs no other pass.
 
-    alpha: strength of the penalty. actions: "onehot" (delta), "features" (gamma), "both"; "auto" is one-hot plus
-    features where the log has them.
+    alpha: strength of the penalty. "auto" takes one for beta and gamma and another for delta, those with the least
+    squared error on held-out folds of the rows that it trains on.
+    actions: "onehot" (delta), "features" (gamma), "both"; "auto" is one-hot plus features where the log has them.
 
     >>> Ridge(alpha=2.0)
     Ridge(alpha=2.0, actions='auto')
     """
 
-    alpha: float = 1.0
+    alpha: float | str = "auto"
     actions: str = "auto"
 
     def __post_init__(self) -> None:
         choose("actions", self.actions, ACTION_INPUTS)
-        if not (np.isfinite(self.alpha) and self.alpha > 0):
-            raise InputError(f"alpha must be a positive number; got {self.alpha!r}.")
+        if self.alpha == "auto":
+            return
+        if isinstance(self.alpha, str) or not (np.isfinite(self.alpha) and self.alpha > 0):
+            raise InputError(f"alpha must be a positive number or 'auto'; got {self.alpha!r}.")
 
     def fit(self, log: LoggedData, seed: int) -> FittedOutcome:
-        return self._solve(log, _sums(log, np.zeros(len(log), dtype=np.intp), 1)[0])
+        if not isinstance(self.alpha, str):
+            return self._solve(log, _sums(log, np.zeros(len(log), dtype=np.intp), 1)[0], self.alpha, self.alpha)
+        groups = len(log) if log.clusters is None else len(np.unique(log.clusters))
+        held_out = log.folds(min(FOLDS, groups), seed)
+        parts = _sums(log, _fold_of(log, held_out), len(held_out))
+        return self._chosen(log, parts, [frozenset()])[0]
 
     def fit_without(self, log: LoggedData, held_out: list[Array], seed: int) -> list[FittedOutcome]:
-        fold = np.empty(len(log), dtype=np.intp)
-        for number, rows in enumerate(held_out):
-            fold[rows] = number
-        parts = _sums(log, fold, len(held_out))
-        everything = parts[0]
-        for part in parts[1:]:
-            everything = everything.plus(part)
-        return [self._solve(log, everything.plus(part, sign=-1)) for part in parts]
+        fold, count = _fold_of(log, held_out), len(held_out)
+        if not isinstance(self.alpha, str):
+            parts = _sums(log, fold, count)
+            return [self._solve(log, _total(parts, without={at}), self.alpha, self.alpha) for at in range(count)]
+        # The penalties of a fold are chosen on the other folds; of two folds, the other one is halved for that.
+        halves = 2 if count == 2 else 1
+        parts = _sums(log, fold * halves + _half(log, halves), count * halves)
+        return self._chosen(log, parts, [frozenset(range(at * halves, (at + 1) * halves)) for at in range(count)])
 
-    def _solve(self, log: LoggedData, sums: Sums) -> AdditiveOutcome:
+    def _chosen(self, log: LoggedData, parts: Sequence[Sums], without: Sequence[frozenset[int]]) -> list[FittedOutcome]:
+        """For each set of parts, the model of all other parts; its penalties are those that predict these best."""
+        found: list[FittedOutcome] = []
+        models: dict[frozenset[int], list[AdditiveOutcome]] = {}
+        for hidden in without:
+            losses = np.zeros(len(self._grid(log)))
+            for at in sorted(set(range(len(parts))) - hidden):
+                key = hidden | {at}
+                if key not in models:
+                    models[key] = self._along_grid(log, _total(parts, without=key))
+                losses += [parts[at].squared_error(model) for model in models[key]]
+            found.append(self._solve(log, _total(parts, without=hidden), *self._grid(log)[int(losses.argmin())]))
+        return found
+
+    def _grid(self, log: LoggedData) -> list[tuple[float, float]]:
+        """Pairs (dense, one-hot) of penalties."""
+        onehot = ONEHOT_ALPHAS if self._inputs(log)[1] else (1.0,)
+        return [(alpha, strength) for strength in onehot for alpha in ALPHAS]
+
+    def _along_grid(self, log: LoggedData, sums: Sums) -> list[AdditiveOutcome]:
+        system = System.of(sums, *self._inputs(log))
+        reduced = {strength: system.without_onehot(strength) for strength in {pair[1] for pair in self._grid(log)}}
+        return [reduced[strength].solve(alpha) for alpha, strength in self._grid(log)]
+
+    def _solve(self, log: LoggedData, sums: Sums, dense: float, onehot: float) -> FittedOutcome:
+        return System.of(sums, *self._inputs(log)).without_onehot(onehot).solve(dense)
+
+    def _inputs(self, log: LoggedData) -> tuple[Floats, bool]:
         onehot, features = action_inputs(self.actions, log, self)
         phi = log.action_features if features and log.action_features is not None else np.empty((log.n_actions, 0))
-        return solve_ridge(sums, phi, self.alpha, onehot)
+        return phi, onehot
 
 
 @final
@@ -83,7 +124,7 @@ class AdditiveOutcome(FittedOutcome):
 class Sums:
     """Sufficient statistics of (x, a, r), mergeable.
 
-    counts: (k,). x_by_action: (k, d). r_by_action: (k,). xx: (d, d). xr: (d,).
+    counts: (k,). x_by_action: (k, d). r_by_action: (k,). xx: (d, d). xr: (d,). rr: sum of r^2.
     x and r are shifted by constants (the first batch's means), which keeps the digits when their means are large.
     """
 
@@ -92,6 +133,7 @@ class Sums:
     r_by_action: Floats
     xx: Floats
     xr: Floats
+    rr: float
     x_shift: Floats
     r_shift: float
 
@@ -102,9 +144,40 @@ class Sums:
             self.r_by_action + sign * other.r_by_action,
             self.xx + sign * other.xx,
             self.xr + sign * other.xr,
+            self.rr + sign * other.rr,
             self.x_shift,
             self.r_shift,
         )
+
+    def squared_error(self, model: AdditiveOutcome) -> float:
+        """sum (r - q(x, a))^2 of the rows in these sums."""
+        slope, effect = model.slope, model.effect + (model.constant + float(self.x_shift @ model.slope) - self.r_shift)
+        cross = float(self.xr @ slope) + float(self.r_by_action @ effect)
+        square = slope @ self.xx @ slope + 2 * effect @ (self.x_by_action @ slope) + effect @ (self.counts * effect)
+        return max(0.0, self.rr - 2 * cross + float(square))
+
+
+def _fold_of(log: LoggedData, held_out: Sequence[Array]) -> Ints:
+    fold = np.empty(len(log), dtype=np.intp)
+    for number, rows in enumerate(held_out):
+        fold[rows] = number
+    return fold
+
+
+def _half(log: LoggedData, count: int) -> Ints:
+    """A split of the rows into `count` about equal parts that keeps clusters together."""
+    codes = np.arange(len(log)) if log.clusters is None else np.unique(log.clusters, return_inverse=True)[1]
+    return codes % count
+
+
+def _total(parts: Sequence[Sums], without: Collection[int] = ()) -> Sums:
+    """The sums of all parts together, but some."""
+    everything = parts[0]
+    for part in parts[1:]:
+        everything = everything.plus(part)
+    for at in sorted(without):
+        everything = everything.plus(parts[at], sign=-1)
+    return everything
 
 
 def _sums(log: LoggedData, fold: Ints, n_folds: int) -> list[Sums]:
@@ -114,7 +187,7 @@ def _sums(log: LoggedData, fold: Ints, n_folds: int) -> list[Sums]:
     x_shift, r_shift = first.contexts.mean(axis=0), float(first.rewards.mean())
     size = n_folds * k
     counts, r_sum, x_sum = np.zeros(size), np.zeros(size), np.zeros((size, d))
-    xx, xr = np.zeros((n_folds, d, d)), np.zeros((n_folds, d))
+    xx, xr, rr = np.zeros((n_folds, d, d)), np.zeros((n_folds, d)), np.zeros(n_folds)
     at = 0
     for batch in log.batches(width=d + 1):
         of = fold[at : at + len(batch)]
@@ -123,6 +196,7 @@ def _sums(log: LoggedData, fold: Ints, n_folds: int) -> list[Sums]:
         cell = of * k + batch.actions
         counts += np.bincount(cell, minlength=size)
         r_sum += np.bincount(cell, weights=r, minlength=size)
+        rr += np.bincount(of, weights=r * r, minlength=n_folds)
         for column in range(d):
             x_sum[:, column] += np.bincount(cell, weights=x[:, column], minlength=size)
         for number in range(n_folds):
@@ -130,42 +204,64 @@ def _sums(log: LoggedData, fold: Ints, n_folds: int) -> list[Sums]:
             xx[number] += mine.T @ mine
             xr[number] += mine.T @ (r if n_folds == 1 else r[of == number])
     return [
-        Sums(counts[s], x_sum[s], r_sum[s], xx[number], xr[number], x_shift, r_shift)
+        Sums(counts[s], x_sum[s], r_sum[s], xx[number], xr[number], float(rr[number]), x_shift, r_shift)
         for number in range(n_folds)
         for s in [slice(number * k, (number + 1) * k)]
     ]
 
 
-def solve_ridge(sums: Sums, phi: Floats, alpha: float, onehot: bool) -> AdditiveOutcome:
-    """The ridge solution. The one-hot block of the normal equations is diagonal and is eliminated (Schur complement).
+@final
+@dataclass(frozen=True)
+class System:
+    """The normal equations of one training set, dense columns [1, x, phi(a)] standardised by `change`.
 
-    Dense columns are [1, x, phi(a)]; phi: (k, f).
+    gram: (p, p). by_action: (k, p). moment: (p,). inverse: (k,) of the one-hot block, once that is eliminated.
     """
-    gram, by_action, moment = _normal_equations(sums, phi)
-    n = gram[0, 0]
-    if n < 1:
-        raise InputError("Ridge: a fold leaves no rows to train on; use fewer folds.")
-    mean = gram[0] / n
-    scale = np.sqrt(np.clip(np.diag(gram) / n - mean**2, 0.0, None))
-    scale[scale <= 1e-12 * np.maximum(1.0, np.abs(mean))] = 1.0
-    change = np.diag(1 / scale)
-    change[0] = -mean / scale
-    change[0, 0] = 1.0
-    gram, by_action, moment = change.T @ gram @ change, by_action @ change, change.T @ moment
-    penalty = np.full(len(gram), alpha)
-    penalty[0] = 0.0
-    gram[np.diag_indices_from(gram)] += penalty
-    r_by_action = sums.r_by_action
-    if onehot:
-        inverse = 1 / (sums.counts + alpha)
-        gram -= by_action.T @ (by_action * inverse[:, None])
-        moment = moment - by_action.T @ (r_by_action * inverse)
-    beta = np.linalg.solve(gram, moment)
-    delta = (r_by_action - by_action @ beta) * inverse if onehot else np.zeros(len(phi))
-    raw = change @ beta
-    d = len(sums.xr)
-    effect = delta + phi @ raw[1 + d :]
-    return AdditiveOutcome(float(raw[0]) + sums.r_shift - float(sums.x_shift @ raw[1 : 1 + d]), raw[1 : 1 + d], effect)
+
+    sums: Sums
+    phi: Floats
+    onehot: bool
+    change: Floats
+    gram: Floats
+    by_action: Floats
+    moment: Floats
+    inverse: Floats | None = None
+
+    @staticmethod
+    def of(sums: Sums, phi: Floats, onehot: bool) -> System:
+        gram, by_action, moment = _normal_equations(sums, phi)
+        n = gram[0, 0]
+        if n < 1:
+            raise InputError("Ridge: a fold leaves no rows to train on; use fewer folds.")
+        mean = gram[0] / n
+        scale = np.sqrt(np.clip(np.diag(gram) / n - mean**2, 0.0, None))
+        scale[scale <= 1e-12 * np.maximum(1.0, np.abs(mean))] = 1.0
+        change = np.diag(1 / scale)
+        change[0] = -mean / scale
+        change[0, 0] = 1.0
+        return System(sums, phi, onehot, change, change.T @ gram @ change, by_action @ change, change.T @ moment)
+
+    def without_onehot(self, alpha: float) -> System:
+        """The one-hot block, which is diagonal, eliminated under its penalty (a Schur complement)."""
+        if not self.onehot:
+            return self
+        inverse = 1 / (self.sums.counts + alpha)
+        scaled = self.by_action * inverse[:, None]
+        gram, moment = self.gram - self.by_action.T @ scaled, self.moment - scaled.T @ self.sums.r_by_action
+        return replace(self, gram=gram, moment=moment, inverse=inverse)
+
+    def solve(self, alpha: float) -> AdditiveOutcome:
+        """The coefficients under a penalty on the dense columns, the constant left out."""
+        penalty = np.full(len(self.gram), alpha)
+        penalty[0] = 0.0
+        beta = np.linalg.solve(self.gram + np.diag(penalty), self.moment)
+        sums, d = self.sums, len(self.sums.xr)
+        raw = self.change @ beta
+        effect = self.phi @ raw[1 + d :]
+        if self.inverse is not None:
+            effect += (sums.r_by_action - self.by_action @ beta) * self.inverse
+        slope = raw[1 : 1 + d]
+        return AdditiveOutcome(float(raw[0]) + sums.r_shift - float(sums.x_shift @ slope), slope, effect)
 
 
 def _normal_equations(sums: Sums, phi: Floats) -> tuple[Floats, Floats, Floats]:
