@@ -57,9 +57,10 @@ class EmbeddingFacts:
     """What `CAEL` learned and chose.
 
     bandwidth: of the smoothing, in units of `unit`, the spread of f over actions. sharp_share: weight of the unbiased
-    estimate in the blend. explained: held-out R^2 of f. inputs: action inputs that the network uses. penalty: of its
-    group lasso. losses: held-out losses by round and penalty, as shares of the reward's variance. roughness: |bias| is
-    at most this times the range of what f misses. lost_mass: target mass that no weight carries.
+    estimate in the blend. explained: held-out R^2 of f. inputs: action inputs that the network uses. network_share: of
+    the network in f, the rest is a ridge model. penalty: of the network's group lasso. losses: held-out losses by round
+    and penalty, as shares of the reward's variance. roughness: |bias| is at most this times the range of what f misses.
+    lost_mass: target mass that no weight carries.
     """
 
     bandwidth: float
@@ -67,6 +68,7 @@ class EmbeddingFacts:
     sharp_share: float
     explained: float
     inputs: int
+    network_share: float
     penalty: float
     losses: tuple[tuple[float, ...], ...]
     roughness: float
@@ -74,10 +76,16 @@ class EmbeddingFacts:
 
     def facts(self) -> list[tuple[str, str]]:
         """What the printed forms show, as (name, text) pairs."""
+        if self.explained == 0:
+            return [("reward explained, held out", "nothing: no model beats the mean reward")]
         width = "infinite" if math.isinf(self.bandwidth) else f"{self.bandwidth:g}"
+        parts = [
+            *([f"a network of {self.inputs} action inputs"] if self.network_share > 0 else []),
+            *(["a ridge model"] if self.network_share < 1 else []),
+        ]
         return [
             ("bandwidth", f"{width}, blended with {self.sharp_share:.1%} of the sharp estimate"),
-            ("reward explained, held out", f"{self.explained:.1%} by {self.inputs} action inputs"),
+            ("reward explained, held out", f"{self.explained:.1%} by {' and '.join(parts)}"),
         ]
 
 

@@ -36,7 +36,7 @@ def facts(*, difference=0.0, noise=1.0, **changes):
 def slow(told, j):
     """(share, estimated error) at bandwidth j > 0, from the text of the module."""
     surprise = 0.0
-    for i in range(1, len(told.values)):
+    for i in range(j, len(told.values)):
         d, gap = told.values[i] - told.sharp, told.gap[i] + told.hole
         surprise = max(surprise, (d**2 - SURPRISE * (1 + FEW / told.rows) * gap) / told.roughness[i] ** 2)
     left = (told.residual * (1 - told.explained) ** TRUST + surprise) / 2
@@ -160,6 +160,14 @@ def test_the_unit_of_the_reward_does_not_matter(told, unit):
     found, scaled = blend(told), blend(replace(told, **squared, **linear))
     np.testing.assert_allclose(scaled.shares, found.shares, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(scaled.errors, unit**2 * found.errors, rtol=1e-6)
+
+
+def test_a_difference_says_nothing_about_larger_bandwidths():
+    """A surprise at the smallest bandwidth alone, where the roughness is tiny."""
+    told = facts(difference=0.0, rows=2000.0, explained=0.9)
+    odd = replace(told, values=told.values + np.array([0.0, 5.0, 0.0, 0.0, 0.0]))
+    assert blend(odd).shares[1] > 0.9
+    np.testing.assert_array_equal(blend(odd).shares[2:], blend(told).shares[2:])
 
 
 def test_a_bias_that_the_model_predicts_raises_the_share():

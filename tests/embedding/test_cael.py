@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch")
 
 from cael.embedding.blend import BOUND  # noqa: E402
 from cael.embedding.paths import WeightPath, smooth, weight_path  # noqa: E402
-from cael.embedding.rewards import SparseRewards, sparse_rewards  # noqa: E402
+from cael.embedding.rewards import SparseRewards, blocks, sparse_rewards  # noqa: E402
 
 TINY = cael.Growth(steps=20, hidden=8, penalties=(1.5,), restarts=1)
 QUICK = cael.CAEL(growth=TINY)
@@ -129,7 +129,8 @@ def test_the_path_of_a_network_is_that_of_its_predictions():
     rewards = sparse_rewards([LOG], TINY, 3, [0])[0]
     f = np.empty((len(LOG), 8))
     for fold, rows in enumerate(rewards.folds):
-        f[rows] = rewards.predict(fold, LOG.contexts[rows], 8)
+        for batch, some in blocks(LOG, rows, width=1):
+            f[some] = rewards.predict(fold, batch)
     path = weight_path(LOG, POLICY, rewards, np.array([0.0, 0.3, np.inf]))
     slow, _ = known(LOG, POLICY, f, (0.0, 0.3 * path.unit, np.inf))
     for name in ("weights", "second", "roughness", "lost", "smoothed", "f_logged", "f_target"):
@@ -244,7 +245,7 @@ def test_target_mass_on_actions_that_are_never_logged_is_carried_by_their_neighb
     assert path.lost[0] > 0.1
     assert path.lost[1] < path.lost[0]
     assert path.lost[2] == 0
-    found = QUICK.estimate(log, world.target)
+    found = replace(QUICK, growth=replace(TINY, steps=60)).estimate(log, world.target)
     assert found.diagnostics.embedding.lost_mass < 0.1
     assert any("never plays" in each for each in found.diagnostics.warnings)
     assert world.value(world.target) in found.interval(method="bias_aware")

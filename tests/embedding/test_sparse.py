@@ -318,8 +318,22 @@ def fitted(settings=TINY, seed=3):
     return rewards.sparse_rewards([LOG], settings, 3, [seed])[0]
 
 
+def whole(log):
+    return next(log.batches(width=1))
+
+
+def of_fold(model, fold, log=LOG, rows=None):
+    """Predictions for the rows of a fold, or for others."""
+    return model.predict(fold, whole(log.take(model.folds[fold] if rows is None else rows)))
+
+
 def predictions(model, log=LOG):
-    return np.concatenate([model.predict(i, log.contexts[rows], log.n_actions) for i, rows in enumerate(model.folds)])
+    return np.concatenate([of_fold(model, fold, log) for fold in range(len(model.folds))])
+
+
+def networks(model):
+    """Without the ridge model."""
+    return replace(model, ridge=(), share=1.0)
 
 
 def test_same_seed_same_bits_and_another_seed_another_network():
@@ -379,10 +393,10 @@ def test_the_networks_of_a_fold_did_not_see_its_rewards():
     log = cael.LoggedData(LOG.contexts, LOG.actions, changed, logging=LOG.logging, action_features=LOG.action_features)
     other = rewards.sparse_rewards([log], settings, 3, [3])[0]
     assert (other.inputs, other.penalty) == (model.inputs, model.penalty)  # else other networks would be compared
-    both = [each.predict(1, LOG.contexts[rows], 8) for each in (model, other)]
+    models = [networks(each) for each in (model, other)]
     # The mean and spread of the rewards are summed in another order, and so differ in the last bit.
-    np.testing.assert_allclose(both[0], both[1], rtol=1e-5)
-    seen = [each.predict(0, LOG.contexts[rows], 8) for each in (model, other)]
+    np.testing.assert_allclose(*[of_fold(each, 1) for each in models], rtol=1e-5)
+    seen = [of_fold(each, 0, rows=rows) for each in models]
     assert np.abs(seen[0] - seen[1]).max() > 1e-3  # negative control: the others did see them
 
 
@@ -392,27 +406,61 @@ def test_the_chosen_networks_have_the_least_held_out_loss():
     assert model.losses.shape == (6, 2)
     assert model.inputs == [0, 1, 2, 4, 8, 11][at]
     assert model.penalty == (0.5, 4.0)[penalty]
-    assert model.explained == pytest.approx(1 - model.losses.min())
+    assert held_out(networks(model)) == pytest.approx(model.losses.min(), rel=1e-4)
+    assert held_out(model) == pytest.approx(1 - model.explained)
+
+
+def held_out(model, log=LOG):
+    """The squared error on rows that the model did not see, as a share of the reward's variance."""
     errors = np.concatenate([
-        (model.predict(i, LOG.contexts[rows], 8)[np.arange(len(rows)), LOG.actions[rows]] - LOG.rewards[rows]) ** 2
+        (of_fold(model, i, log)[np.arange(len(rows)), log.actions[rows]] - log.rewards[rows]) ** 2
         for i, rows in enumerate(model.folds)
     ])  # fmt: skip
-    assert errors.mean() / LOG.rewards.var() == pytest.approx(model.losses.min(), rel=1e-4)
+    return errors.mean() / log.rewards.var()
+
+
+def test_a_ridge_model_joins_where_it_adds_something():
+    """Ten actions with effects of their own and no features, which networks of 20 steps have not learned."""
+    rng = np.random.default_rng(0)
+    actions, x = rng.integers(0, 10, 400), rng.normal(size=(400, 2))
+    r = rng.normal(size=10)[actions] + np.sin(2 * x[:, 0]) + 0.5 * rng.normal(size=400)
+    log = cael.LoggedData(x, actions, r, logging=cael.Uniform(10))
+    model = rewards.sparse_rewards([log], TINY, 3, [0])[0]
+    assert len(model.ridge) == 3
+    assert 0 < model.share < 1
+    ridge = replace(model, share=0.0)
+    assert held_out(model, log) < min(held_out(networks(model), log), held_out(ridge, log))
+    mixed = model.share * predictions(networks(model), log) + (1 - model.share) * predictions(ridge, log)
+    np.testing.assert_allclose(predictions(model, log), mixed)
+    for share in (model.share - 0.01, model.share + 0.01):
+        assert held_out(replace(model, share=share), log) > held_out(model, log)
+
+
+@pytest.mark.parametrize("useless", ["constant", "noise", "same"])
+def test_a_ridge_model_that_knows_nothing_does_not_shrink_the_network(useless):
+    """Half of f and half of the mean may predict better than f, and that is not what the ridge model is for."""
+    rng = np.random.default_rng(0)
+    own = rng.normal(size=2000)
+    r = 0.7 * own + 0.1 * rng.normal(size=2000)
+    ridge = {"constant": np.full(2000, 0.3), "noise": 0.01 * rng.normal(size=2000), "same": own}[useless]
+    assert rewards._share(own, ridge, r) == (False, 1.0)
+    joins, share = rewards._share(own, r + 0.1 * rng.normal(size=2000), r)  # negative control: one that knows it all
+    assert joins
+    assert share < 0.1
 
 
 def test_restarts_are_averaged():
     model = fitted(replace(TINY, restarts=2))
     assert [len(each) for each in model.members] == [2, 2, 2]
-    x = LOG.contexts[model.folds[0]]
-    alone = [replace(model, members=((each,), *model.members[1:])).predict(0, x, 8) for each in model.members[0]]
-    np.testing.assert_allclose(model.predict(0, x, 8), np.mean(alone, axis=0), rtol=1e-5)
+    alone = [of_fold(replace(model, members=((each,), *model.members[1:])), 0) for each in model.members[0]]
+    np.testing.assert_allclose(of_fold(model, 0), np.mean(alone, axis=0), rtol=1e-5)
     assert not np.allclose(*alone)
 
 
 def test_blocks_of_predictions_do_not_matter(monkeypatch):
-    whole = predictions(fitted())
+    at_once = predictions(fitted())
     monkeypatch.setattr(rewards, "BLOCK_FLOATS", 8 * 8 * 3)
-    np.testing.assert_allclose(predictions(fitted()), whole, rtol=1e-5)
+    np.testing.assert_allclose(predictions(fitted()), at_once, rtol=1e-5)
 
 
 def test_where_nothing_can_be_learned_the_mean_is_predicted():

@@ -8,7 +8,8 @@ mean of the bias, and subtracting it is a blend of the two:
 
     V = (1 - kappa) V_smooth + kappa V_sharp,    kappa = tau^2 / (tau^2 + Var d).
 
-S is large where the network explains nothing, and grows when d is larger than noise allows.
+S is large where the model explains nothing, and grows when d, at this bandwidth or a larger one, is larger than noise
+allows.
 """
 
 from __future__ import annotations
@@ -77,9 +78,11 @@ def blend(facts: PathFacts) -> Blend:
     gap = facts.gap + facts.hole
     difference = facts.values - facts.sharp
     rough = np.maximum(facts.roughness, 1e-9) ** 2
-    surprise = (np.maximum(difference**2 - SURPRISE * (1 + FEW / facts.rows) * gap, 0) / rough)[1:]
-    left = facts.residual * (1 - facts.explained) ** TRUST
-    left = (left + float(surprise.max(initial=0.0))) / 2
+    surprise = np.maximum(difference**2 - SURPRISE * (1 + FEW / facts.rows) * gap, 0) / rough
+    # Evidence of bias counts for every bandwidth up to the one that showed it: a difference at a small bandwidth, where
+    # D is tiny, would say absurd things about the large ones.
+    surprise = np.maximum.accumulate(surprise[::-1])[::-1]
+    left = (facts.residual * (1 - facts.explained) ** TRUST + surprise) / 2
     fade = 1 / (1 + 1 / np.maximum(facts.bandwidths, 1e-9))
     prior = rough * (left + MISCALIBRATION * facts.explained * facts.reward * fade**2) + facts.shift**2
     prior[0] = 0.0

@@ -41,7 +41,8 @@ SAME = 1e-9
 class CAEL(Estimator):
     """Context-action embeddings with exact weights, tuned by itself; the library's first choice.
 
-    f(x, a) is the reward that a sparse network predicts for rows it has not seen (`Growth`). Noise of our own turns f
+    f(x, a) is the reward that a sparse network (`Growth`), with a ridge model beside it where that adds something,
+    predicts for rows it has not seen. Noise of our own turns f
     into a code whose distribution is known (`cael.codes.rounded`), so the marginal weight W(x, a) is exact and its mean
     is 1. The estimate is V = mean_i sum_a pi(a|x_i) f(x_i, a) + sum_i W_i (r_i - f_i) / sum_i W_i, from bandwidth 0
     (importance weighting) to infinity (the model corrected by its mean residual). The bandwidth is chosen, and blended
@@ -127,7 +128,8 @@ def estimate_from(
             unit=path.unit,
             sharp_share=share,
             explained=rewards.explained,
-            inputs=rewards.inputs,
+            inputs=rewards.inputs if rewards.members[0] else 0,
+            network_share=rewards.share if rewards.learned else 0.0,
             penalty=rewards.penalty,
             losses=tuple(tuple(map(float, row)) for row in rewards.losses),
             roughness=float(path.roughness[j].mean()),

@@ -9,7 +9,7 @@ import numpy as np
 
 from cael import codes
 from cael._types import Floats
-from cael.embedding.rewards import SparseRewards
+from cael.embedding.rewards import SparseRewards, blocks
 from cael.log import LoggedData
 from cael.policy import Policy, probabilities
 
@@ -47,13 +47,9 @@ def weight_path(log: LoggedData, policy: Policy, rewards: SparseRewards, bandwid
     lost, f_logged, f_target = np.zeros(count), np.empty(n), np.empty(n)
     unit = _unit(log, rewards)
     for fold, rows in enumerate(rewards.folds):
-        part = log.take(rows)
-        at = 0
-        for batch in part.batches(width=k * TABLES):
-            some = rows[at : at + len(batch)]
-            at += len(batch)
+        for batch, some in blocks(log, rows, width=k * TABLES):
             own = np.arange(len(some)), batch.actions
-            f = rewards.predict(fold, batch.contexts, k)
+            f = rewards.predict(fold, batch)
             mu, pi = probabilities(log.logging, batch), probabilities(policy, batch)  # type: ignore[arg-type]
             f_logged[some], f_target[some] = f[own], np.einsum("ij,ij->i", pi, f)
             for j, bandwidth in enumerate(bandwidths):
@@ -81,7 +77,7 @@ def _unit(log: LoggedData, rewards: SparseRewards, rows: int = 256) -> float:
     total, count = 0.0, 0
     for fold, every in enumerate(rewards.folds):
         for batch in log.take(every[:rows]).batches(width=log.n_actions):
-            f, mu = rewards.predict(fold, batch.contexts, log.n_actions), probabilities(log.logging, batch)  # type: ignore[arg-type]
+            f, mu = rewards.predict(fold, batch), probabilities(log.logging, batch)  # type: ignore[arg-type]
             mean = np.einsum("ij,ij->i", mu, f)
             total += float(np.einsum("ij,ij->", mu, (f - mean[:, None]) ** 2))
             count += len(batch)

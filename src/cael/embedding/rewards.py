@@ -1,8 +1,11 @@
-"""Cross-fitted reward predictions from sparse networks; the held-out folds decide on penalty and number of inputs."""
+"""Cross-fitted reward predictions: sparse networks, and a ridge model beside them where that adds something.
+
+The held-out folds decide on the penalty, on the number of inputs, and on the share of the ridge model.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -15,10 +18,16 @@ from cael.embedding.inputs import ActionInputs, action_inputs_of
 from cael.embedding.settings import Growth
 from cael.embedding.training import TrialData, check_alike, pick_device
 from cael.errors import InputError
-from cael.log import LoggedData
+from cael.log import Batch, LoggedData
+from cael.outcomes.base import FittedOutcome
+from cael.outcomes.ridge import Ridge
 
 BLOCK_FLOATS = 2**23
 """Predictions for all actions are made in blocks whose hidden layer has about so many numbers."""
+JOINS = 2.0
+"""Standard errors by which the ridge model's coefficient must be above 0."""
+SAME = 1e-9
+"""The ridge model says what the networks say where it has less than this share of its variance beside them."""
 
 
 @final
@@ -37,7 +46,8 @@ class SparseRewards:
 
     folds: the rows. members: for each fold, networks whose predictions are averaged; empty: the mean reward is better
     than any network. losses: (rounds, penalties) held-out mean squared error as a share of the reward's variance.
-    penalty, inputs: what was chosen. explained: 1 - the held-out loss of the chosen.
+    penalty, inputs: what was chosen. ridge: for each fold, a ridge model; empty: it adds nothing. share: of the
+    networks in f, the rest is ridge. explained: held-out R^2 of f.
     """
 
     folds: tuple[Array, ...]
@@ -49,10 +59,14 @@ class SparseRewards:
     scale: Floats
     mean: float
     spread: float
+    ridge: tuple[FittedOutcome, ...] = ()
+    share: float = 1.0
+    explained: float = 0.0
 
     @property
-    def explained(self) -> float:
-        return max(0.0, 1 - float(self.losses.min())) if self.members[0] else 0.0
+    def learned(self) -> bool:
+        """Whether f is anything but the mean reward."""
+        return bool(self.members[0] or self.ridge)
 
     def cpu(self) -> SparseRewards:
         """The same on the CPU, for other processes."""
@@ -62,13 +76,20 @@ class SparseRewards:
         )
         return replace(self, members=members)
 
+    def predict(self, fold: int, batch: Batch) -> Floats:
+        """r_hat (b, k) for rows of a fold, by the models that did not see it."""
+        if not self.ridge:
+            return self._network(fold, batch)
+        q = self.ridge[fold].predict(batch)
+        return q if self.share == 0 else self.share * self._network(fold, batch) + (1 - self.share) * q
+
     @torch.no_grad()
-    def predict(self, fold: int, contexts: Floats, n_actions: int) -> Floats:
-        """r_hat (b, k) for rows of a fold, by the networks that did not see it."""
+    def _network(self, fold: int, batch: Batch) -> Floats:
+        n_actions = batch.n_actions
         if not self.members[fold]:
-            return np.full((len(contexts), n_actions), self.mean)
-        device, hidden = self.members[fold][0].table.device, self.members[fold][0].weights["b1"].shape[-1]
-        x = torch.as_tensor((contexts - self.centre) / self.scale, dtype=torch.float32, device=device)
+            return np.full((len(batch), n_actions), self.mean)
+        hidden = self.members[fold][0].weights["b1"].shape[-1]
+        x = self._inputs(fold, batch)
         size = max(1, BLOCK_FLOATS // (n_actions * hidden))
         parts = []
         for at in range(0, len(x), size):
@@ -76,6 +97,22 @@ class SparseRewards:
             every = [sparse.predict_all(each.weights, block, each.table) for each in self.members[fold]]
             parts.append(torch.stack(every).mean(dim=0).cpu().numpy())
         return np.concatenate(parts).astype(np.float64) * self.spread + self.mean
+
+    @torch.no_grad()
+    def network_logged(self, fold: int, batch: Batch) -> Floats:
+        """What the networks predict for the logged actions (b,)."""
+        if not self.members[fold]:
+            return np.full(len(batch), self.mean)
+        x, a = self._inputs(fold, batch)[None], torch.as_tensor(np.array(batch.actions))
+        every = [
+            sparse.predict(each.weights, x, each.table[a.to(each.table.device)][None])[0] for each in self.members[fold]
+        ]
+        found: Floats = torch.stack(every).mean(dim=0).cpu().numpy().astype(np.float64)
+        return found * self.spread + self.mean
+
+    def _inputs(self, fold: int, batch: Batch) -> torch.Tensor:
+        device = self.members[fold][0].table.device
+        return torch.as_tensor((batch.contexts - self.centre) / self.scale, dtype=torch.float32, device=device)
 
 
 def sparse_rewards(
@@ -102,9 +139,53 @@ def sparse_rewards(
 
     rounds = sparse.grow(inputs, data, held_out, penalties, settings, trial_seeds, done)
     losses = judged(rounds)
-    return [
+    found = [
         _chosen(t, rounds, losses[:, t], inputs, splits[t], scalers[t], settings, each_log) for t in range(len(logs))
     ]
+    return [with_ridge(each, log, seed) for each, log, seed in zip(found, logs, seeds, strict=True)]
+
+
+def with_ridge(networks: SparseRewards, log: LoggedData, seed: int) -> SparseRewards:
+    """The networks with a ridge model beside them, in the shares that predict held-out rewards best.
+
+    The ridge model joins only if, beside the networks, its coefficient is more than JOINS standard errors above 0: a
+    model that knows nothing would only shrink f, which helps the loss and biases the estimate.
+    """
+    fitted = Ridge().fit_without(log, list(networks.folds), seed)
+    own, ridge = np.empty(len(log)), np.empty(len(log))
+    for fold, rows in enumerate(networks.folds):
+        for batch, some in blocks(log, rows, width=log.contexts.shape[1] + 1):
+            own[some], ridge[some] = networks.network_logged(fold, batch), fitted[fold].logged(batch)
+    joins, share = _share(own, ridge, log.rewards)
+    f = share * own + (1 - share) * ridge if joins else own
+    explained = max(0.0, 1 - float(((log.rewards - f) ** 2).mean() / log.rewards.var()))
+    if not joins:
+        return replace(networks, explained=explained)
+    return replace(networks, ridge=tuple(fitted), share=share, explained=explained)
+
+
+def _share(own: Floats, ridge: Floats, rewards: Floats) -> tuple[bool, float]:
+    """Whether the ridge model joins, and the share of the networks beside it."""
+    r, x, z = (each - each.mean() for each in (rewards, own, ridge))
+    # What the ridge model knows beside the networks, and its coefficient.
+    beside = z - x * (float(x @ z) / max(float(x @ x), 1e-300))
+    size = float(beside @ beside)
+    if size <= SAME * float(z @ z):
+        return False, 1.0
+    coefficient = float(beside @ r) / size
+    rest = r - x * (float(x @ r) / max(float(x @ x), 1e-300)) - coefficient * beside
+    if coefficient <= JOINS * np.sqrt(float(rest @ rest) / len(r) / size):
+        return False, 1.0
+    apart = own - ridge
+    return True, float(np.clip((rewards - ridge) @ apart / max(float(apart @ apart), 1e-300), 0.0, 1.0))
+
+
+def blocks(log: LoggedData, rows: Array, width: int) -> Iterator[tuple[Batch, Array]]:
+    """Batches of some rows of a log, with their row numbers."""
+    at = 0
+    for batch in log.take(rows).batches(width=width):
+        yield batch, rows[at : at + len(batch)]
+        at += len(batch)
 
 
 def _scaler(log: LoggedData) -> tuple[Floats, Floats, float, float]:

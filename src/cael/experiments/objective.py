@@ -27,7 +27,7 @@ import cael
 from cael.embedding.blend import TRUST
 from cael.embedding.cael import estimate_from
 from cael.embedding.paths import weight_path
-from cael.embedding.rewards import SparseRewards, sparse_rewards
+from cael.embedding.rewards import SparseRewards, blocks, sparse_rewards
 from cael.policy import probabilities
 from cael.problem import Problem
 
@@ -84,7 +84,8 @@ def one_log(
     pi = np.concatenate([probabilities(world.target, batch) for batch in log.batches(k)])
     f = np.empty((len(log), k))
     for fold, rows in enumerate(rewards.folds):
-        f[rows] = rewards.predict(fold, log.contexts[rows], k)
+        for batch, of in blocks(log, rows, width=k):
+            f[of] = rewards.predict(fold, batch)
     residual, target = log.rewards - f[own], float((pi * f).sum(axis=1).mean())
     noise = float(residual.var())
     prior = noise * (1 - rewards.explained) ** TRUST

@@ -15,6 +15,8 @@ from cael.outcomes.base import ACTION_INPUTS, FittedOutcome, OutcomeModel, actio
 
 ALPHAS, ONEHOT_ALPHAS = (1e5, 1e4, 1e3, 1e2, 1e1, 1e0), (1e4, 1e2, 1e1, 1e0)
 """Penalties that "auto" chooses from, the strongest first: of two equal losses the stronger penalty wins."""
+MANY = 300
+"""With more contexts and features than this, when one solve takes milliseconds, every other penalty is left out."""
 FOLDS = 5
 """Folds of the choice where the caller has none of its own."""
 
@@ -79,8 +81,9 @@ class Ridge(OutcomeModel):
 
     def _grid(self, log: LoggedData) -> list[tuple[float, float]]:
         """Pairs (dense, one-hot) of penalties."""
-        onehot = ONEHOT_ALPHAS if self._inputs(log)[1] else (1.0,)
-        return [(alpha, strength) for strength in onehot for alpha in ALPHAS]
+        phi, onehot = self._inputs(log)
+        step = 1 if phi.shape[1] + log.contexts.shape[1] <= MANY else 2
+        return [(alpha, each) for each in (ONEHOT_ALPHAS[::step] if onehot else (1.0,)) for alpha in ALPHAS[::step]]
 
     def _along_grid(self, log: LoggedData, sums: Sums) -> list[AdditiveOutcome]:
         system = System.of(sums, *self._inputs(log))
