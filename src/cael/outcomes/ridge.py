@@ -216,7 +216,7 @@ def _sums(log: LoggedData, fold: Ints, n_folds: int) -> list[Sums]:
 @final
 @dataclass(frozen=True)
 class System:
-    """The normal equations of one training set, dense columns [1, x, phi(a)] standardised by `change`.
+    """The normal equations of one training set, dense columns [1, x, phi(a)] standardised by mean and scale.
 
     gram: (p, p). by_action: (k, p). moment: (p,). inverse: (k,) of the one-hot block, once that is eliminated.
     """
@@ -224,7 +224,8 @@ class System:
     sums: Sums
     phi: Floats
     onehot: bool
-    change: Floats
+    mean: Floats
+    scale: Floats
     gram: Floats
     by_action: Floats
     moment: Floats
@@ -239,10 +240,13 @@ class System:
         mean = gram[0] / n
         scale = np.sqrt(np.clip(np.diag(gram) / n - mean**2, 0.0, None))
         scale[scale <= 1e-12 * np.maximum(1.0, np.abs(mean))] = 1.0
-        change = np.diag(1 / scale)
-        change[0] = -mean / scale
-        change[0, 0] = 1.0
-        return System(sums, phi, onehot, change, change.T @ gram @ change, by_action @ change, change.T @ moment)
+        mean[0] = 0.0  # the constant stays as it is
+        centred = gram - n * np.outer(mean, mean)
+        centred[0], centred[:, 0] = n * np.eye(len(mean))[0], n * np.eye(len(mean))[0]
+        return System(
+            sums, phi, onehot, mean, scale, centred / np.outer(scale, scale),
+            (by_action - np.outer(sums.counts, mean)) / scale, (moment - mean * moment[0]) / scale,
+        )  # fmt: skip
 
     def without_onehot(self, alpha: float) -> System:
         """The one-hot block, which is diagonal, eliminated under its penalty (a Schur complement)."""
@@ -259,7 +263,8 @@ class System:
         penalty[0] = 0.0
         beta = np.linalg.solve(self.gram + np.diag(penalty), self.moment)
         sums, d = self.sums, len(self.sums.xr)
-        raw = self.change @ beta
+        raw = beta / self.scale
+        raw[0] -= float(self.mean @ raw)
         effect = self.phi @ raw[1 + d :]
         if self.inverse is not None:
             effect += (sums.r_by_action - self.by_action @ beta) * self.inverse
