@@ -2,7 +2,7 @@
 
     python -m cael.experiments.beyond run --what cael      --out FILE [--device cuda] [--jobs 16]
     python -m cael.experiments.beyond run --what paper     --out FILE [--device cuda]
-    python -m cael.experiments.beyond run --what classical --out FILE [--jobs 2]
+    python -m cael.experiments.beyond run --what classical --out FILE [--jobs 2] [--estimators NAME ...]
     python -m cael.experiments.beyond run --what boosted   --out FILE [--jobs 16] [--cells CELL ...]
     python -m cael.experiments.beyond page --rows FILE [FILE ...] --out docs/results
 
@@ -78,10 +78,11 @@ def _learned(cell: str, job: tuple[int, Problem, Any, float]) -> list[dict[str, 
     return [row(cell, seed, "CAEL", found, spent), row(cell, seed, "Auto", chosen, spent)]
 
 
-def _plain(cell: str, what: str, job: tuple[int, Problem]) -> list[dict[str, Any]]:
+def _plain(cell: str, classical: Sequence[str], job: tuple[int, Problem]) -> list[dict[str, Any]]:
+    """The classical estimators of one log; none of them: the boosted one."""
     seed, problem = job
-    boosted = {"BoostedDM": cael.DM(cael.Boosting())}
-    made = {name: getattr(cael, name)() for name in CLASSICAL} if what == "classical" else boosted
+    made: dict[str, Any] = {name: getattr(cael, name)() for name in classical}
+    made = made or {"BoostedDM": cael.DM(cael.Boosting())}
     found = []
     for name, estimator in made.items():
         start = time.perf_counter()
@@ -92,7 +93,9 @@ def _plain(cell: str, what: str, job: tuple[int, Problem]) -> list[dict[str, Any
     return found
 
 
-def run(what: str, names: Sequence[str], trials: int, device: str, jobs: int) -> Iterator[list[dict[str, Any]]]:
+def run(
+    what: str, names: Sequence[str], trials: int, device: str, jobs: int, classical: Sequence[str] = CLASSICAL
+) -> Iterator[list[dict[str, Any]]]:
     """The rows of one cell after the other."""
     for name in names:
         world, n = cells()[name]
@@ -101,7 +104,8 @@ def run(what: str, names: Sequence[str], trials: int, device: str, jobs: int) ->
         start = time.perf_counter()
         if what in ("classical", "boosted"):
             work = list(zip(seeds, problems, strict=True))
-            yield [each for some in _pool(jobs, partial(_plain, name, what), work) for each in some]
+            made = classical if what == "classical" else ()
+            yield [each for some in _pool(jobs, partial(_plain, name, made), work) for each in some]
         elif what == "paper":
             rows = []
             for kind in (cael.CAELMIPS(training=cael.Training(device=device)), cael.AELMIPS(device=device)):
@@ -145,6 +149,7 @@ def main() -> None:
     runner.add_argument("--device", default="cpu")
     runner.add_argument("--jobs", type=int, default=1)
     runner.add_argument("--cells", nargs="+")
+    runner.add_argument("--estimators", nargs="+", default=CLASSICAL, choices=CLASSICAL)
     page = commands.add_parser("page")
     page.add_argument("--rows", nargs="+", type=Path, required=True)
     page.add_argument("--out", type=Path, required=True)
@@ -156,7 +161,7 @@ def main() -> None:
         return
     names = chosen.cells or (sweeps() if chosen.what == "paper" else list(cells()))
     rows: list[dict[str, Any]] = []
-    for found in run(chosen.what, names, chosen.trials, chosen.device, chosen.jobs):
+    for found in run(chosen.what, names, chosen.trials, chosen.device, chosen.jobs, chosen.estimators):
         rows += found
         chosen.out.write_text(json.dumps(rows, allow_nan=False) + "\n")
         for each in dict.fromkeys(r["estimator"] for r in found):
