@@ -2,7 +2,7 @@
 
     python -m cael.experiments.readings table   --out docs/results/readings.json     (make readings)
     python -m cael.experiments.readings literal --out docs/results/literal.json
-    python -m cael.experiments.readings search  --out docs/results/search.json --trials 16
+    python -m cael.experiments.readings search  --out docs/results/search.json
     python -m cael.experiments.readings page    --out docs/results
 
 All trials of a reading are trained at once. Seeds 0..trials-1 make the logs; trial t is trained with seed t.
@@ -174,33 +174,47 @@ def _one(estimator: Any, seed: int) -> tuple[float, float]:
     return found.value, found.diagnostics.mean_weight
 
 
-def search(trials: int, device: str, count: int, seconds: float) -> Iterator[Summary]:
-    """Random search for a setting in which the gradient through the posterior helps; the best run again on new logs."""
+GRID: dict[str, tuple[Any, ...]] = {
+    "learning_rate": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2),
+    "iterations": (100, 300, 1000),
+    "C": (1.0, 10.0, 100.0),
+    "change": ("raw", "centred", "tenth"),
+    "alpha": (1e-3, 1e-2, 1e-1, 1.0, 10.0),
+    "beta": (0.0, 1e-4, 1e-3, 1e-2, 1e-1),
+    "bias": ("gini", "sharp"),
+    "variance": ("paper", "direct"),
+    "reward_gradient": (True, False),
+    "features": ("e", "xe"),
+}
+STAGES = ((6, 1000), (16, 1100))
+"""Trials, and the first seed, of the stages of the search: all that were drawn, then the better fifth."""
+AGAIN = 2000
+"""The first seed of the logs on which the best are run again."""
+
+
+def search(trials: int, device: str, count: int) -> Iterator[Summary]:
+    """Random search for a setting in which the gradient through the posterior helps.
+
+    Every setting is tried on a few logs, the better fifth on others, and the best three again on `trials` new logs;
+    there beside each: the same setting with the posterior held constant, and the preset and the reward loss alone.
+    """
     rng = np.random.default_rng(0)
-    grid = {
-        "learning_rate": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2),
-        "iterations": (100, 300, 1000),
-        "C": (1.0, 10.0, 100.0),
-        "change": ("raw", "centred", "tenth"),
-        "alpha": (0.0, 1e-3, 1e-2, 1e-1, 1.0, 10.0),
-        "beta": (0.0, 1e-4, 1e-3, 1e-2, 1e-1),
-        "bias": ("gini", "sharp"),
-        "variance": ("paper", "direct"),
-        "reward_gradient": (True, False),
-        "features": ("e", "xe"),
-    }
-    start, rows = time.perf_counter(), []
-    for _ in range(count):
-        if time.perf_counter() - start > seconds:
-            break
-        drawn = {name: values[int(rng.integers(len(values)))] for name, values in grid.items()}
-        rows.append(search_row(drawn, trials, 1000, device))
-        yield rows[-1]
-    for row in sorted(rows, key=lambda row: row.mse)[:5]:
-        yield search_row(row.settings, 30, 2000, device, "again: ")
+    drawn = [{name: values[int(rng.integers(len(values)))] for name, values in GRID.items()} for _ in range(count)]
+    for stage, (few, first) in enumerate(STAGES, start=1):
+        rows = [search_row(each, few, first, device, f"stage {stage}: ") for each in drawn]
+        yield from rows
+        kept = sorted(range(len(rows)), key=lambda i: rows[i].mse)[: max(3, count // 5)]
+        drawn = [drawn[i] for i in kept]
+    for each in drawn[:3]:
+        yield search_row(each, trials, AGAIN, device, "again: ")
+        yield search_row({**each, "posterior_gradient": False}, trials, AGAIN, device, "constant: ")
+    training = cael.Training(device=device)
+    yield run("again: preset paper", cael.CAELMIPS(training=training), trials, first=AGAIN)
+    alone = cael.CAELMIPS(objective=objective("paper", alpha=0.0, beta=0.0), training=training)
+    yield run("again: reward loss only", alone, trials, first=AGAIN)
 
 
-def search_row(drawn: dict[str, Any], trials: int, first: int, device: str, prefix: str = "") -> Summary:
+def search_row(drawn: dict[str, Any], trials: int, first: int, device: str, prefix: str) -> Summary:
     kept = {k: v for k, v in drawn.items() if k not in ("learning_rate", "iterations", "change")}
     estimator = cael.CAELMIPS(
         objective=objective("through", **kept),
@@ -237,21 +251,30 @@ def reading_name(row: dict[str, Any]) -> str:
 
 
 def search_name(row: dict[str, Any]) -> str:
-    told = {name: value for name, value in row["settings"].items() if value is not None}
-    again = "**again, new logs:** " if row["name"].startswith("again") else ""
-    return again + ", ".join(f"{name} {value}" for name, value in told.items())
+    stage, _, rest = row["name"].partition(": ")
+    told = ", ".join(f"{name} {value}" for name, value in row["settings"].items() if name != "posterior_gradient")
+    where = {"again": "**new logs:** ", "constant": "**new logs, posterior constant:** "}.get(stage, f"{stage}: ")
+    return where + (told or rest)
+
+
+def search_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows on new logs in their order, then the stages, the last first and the best first."""
+    new = [row for row in rows if not row["name"].startswith("stage")]
+    stages = sorted({row["name"].partition(":")[0] for row in rows if row["name"].startswith("stage")}, reverse=True)
+    return new + [row for stage in stages for row in sorted((r for r in rows if r["name"].startswith(stage)), key=_mse)]
+
+
+def _mse(row: dict[str, Any]) -> float:
+    return float(row["mse"])
 
 
 def page(folder: Path) -> None:
     """Render the results in `folder` as the tables that the documentation includes."""
-    for name, label in (("readings", reading_name), ("search", search_name)):
+    for name, label in (("readings", reading_name), ("literal", reading_name), ("search", search_name)):
+        if not (folder / f"{name}.json").exists():
+            continue
         rows = json.loads((folder / f"{name}.json").read_text())
-        rows = (
-            sorted(rows, key=lambda row: (not row["name"].startswith("again"), row["mse"]))
-            if name == "search"
-            else rows
-        )
-        (folder / f"{name}.inc").write_text(markdown(rows, label))
+        (folder / f"{name}.inc").write_text(markdown(search_order(rows) if name == "search" else rows, label))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -260,7 +283,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True, help="a .json file; for page, the folder of the results")
     parser.add_argument("--trials", type=int, default=30)
     parser.add_argument("--count", type=int, default=60, help="settings that the search draws")
-    parser.add_argument("--seconds", type=float, default=1e9, help="time after which the search draws no more")
     parser.add_argument("--device", default="auto")
     told = parser.parse_args(arguments)
     if told.what == "page":
@@ -271,7 +293,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     elif told.what == "literal":
         made = literal(told.trials)
     else:
-        made = search(told.trials, told.device, told.count, told.seconds)
+        made = search(told.trials, told.device, told.count)
     told.out.parent.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
     for row in made:  # written after each row, so that a run that is stopped leaves what it had
