@@ -171,3 +171,19 @@ def test_the_module_runs_without_the_command_line_package(small, tmp_path):
     assert done.returncode == 0 and "SNIPS" in done.stdout, done.stderr
     bad = [sys.executable, "-m", "cael.experiments.run", "--nix"]
     assert "unknown option --nix" in subprocess.run(bad, capture_output=True, text=True, check=False).stderr
+
+
+def test_cael_and_auto_train_once_and_each_is_as_if_alone(tmp_path):
+    rows = {}
+    for names in (["CAEL", "Auto"], ["CAEL"], ["Auto"]):
+        path = tmp_path / f"{'_'.join(names)}.toml"
+        path.write_text(
+            f'title = "x"\nruns = 2\nestimators = {json.dumps(names)}\n[world]\nkind = "paper"\nn = 80\nn_actions = 6\n'
+            'action_dim = 3\n[panels]\nfull = "all"\n[figure]\nkind = "bars"\n'
+        )
+        spec = load(str(path), quick=True)
+        assert len(plan(spec, "cpu")) == 2
+        rows |= {tuple(names): without_cost(execute(spec, tmp_path / path.stem, Where(), quiet=True))}
+    together = rows["CAEL", "Auto"]
+    assert [row["estimator"] for row in together] == ["CAEL", "Auto"] * 2
+    assert sorted(together, key=lambda row: row["key"]) == sorted(rows["CAEL",] + rows["Auto",], key=lambda r: r["key"])

@@ -56,6 +56,8 @@ ESTIMATORS: dict[str, Factory] = {
     "DR": _plain(cael.DR),
     "SNDR": _plain(cael.SNDR),
     "MIPS": _plain(cael.MIPS),
+    "CAEL": lambda device, quick, **settings: _cael(device, quick, **settings),
+    "Auto": lambda device, quick, **settings: cael.Auto(cael=_cael(device, quick), **settings),
 }
 """Name -> function(device, quick, **settings of the spec). Their order is the order of tables and legends."""
 
@@ -63,8 +65,6 @@ PAPER = ("CAELMIPS", "AELMIPS", "IPS", "NetworkDM")
 """The four estimators of the paper's figures; its DM is the network of CAEL-MIPS."""
 
 MORE: dict[str, Factory] = {
-    "CAEL": lambda device, quick, **settings: _cael(device, quick, **settings),
-    "Auto": lambda device, quick, **settings: cael.Auto(cael=_cael(device, quick), **settings),
     "SLOPE": _slope,
     "SwitchDR": _plain(cael.SwitchDR),
     "DRos": _plain(cael.DRos),

@@ -45,13 +45,18 @@ class Where:
 def plan(spec: Spec, device: str) -> list[trial.Task]:
     """All trials of a spec, in order: one per task on a CPU, blocks of them where a GPU trains many at once.
 
-    Estimators that have no `solve_many` stay on the CPU.
+    Estimators that have no `solve_many` stay on the CPU. Where both CAEL and Auto are asked for, they train together.
     """
     found = []
+    auto = next((name for name, settings in spec.estimators.items() if settings == {"kind": "Auto"}), "")
+    auto = auto if {"kind": "CAEL"} in spec.estimators.values() else ""
     for name, settings in spec.estimators.items():
+        if name == auto:
+            continue
         many = device != "cpu" and hasattr(registry.make(**settings), "solve_many")
         for n, trials in _many(spec) if many else _single(spec):
-            found.append(trial.Task(trials, n, settings, name, device if many else "cpu", spec.quick))
+            chooses = auto if settings == {"kind": "CAEL"} else ""
+            found.append(trial.Task(trials, n, settings, name, device if many else "cpu", spec.quick, chooses))
     return found
 
 
@@ -89,8 +94,8 @@ def execute(spec: Spec, out: Path, where: Where, *, quiet: bool = False) -> list
     pending = [task for task, needed in zip(tasks, keys, strict=True) if not all(key in rows for key in needed)]
     pending.sort(key=lambda task: task.seeds)  # run by run, so that the time left is right from early on
     write_manifest(out, spec, where, finished=False)
-    total = sum(len(task.seeds) for task in tasks)
-    reporter = Reporter(spec.name, total, total - sum(len(task.seeds) for task in pending), quiet=quiet)
+    total, left = (sum(len(task.keys) for task in some) for some in (tasks, pending))
+    reporter = Reporter(spec.name, total, total - left, quiet=quiet)
     with path.open("a", encoding="utf-8") as file:
         for found in results(pending, where):
             fresh = [row for row in found if row["key"] not in rows]

@@ -10,12 +10,14 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
+from cael.embedding.auto import Auto
 from cael.errors import CaelError
 from cael.estimate import Estimate
+from cael.evaluation import trusted
 from cael.experiments import registry
 from cael.experiments.sources import truth_of
 from cael.problem import Problem
@@ -27,7 +29,11 @@ FORMAT = 1
 @final
 @dataclass(frozen=True)
 class Task:
-    """Trials that one worker runs: an estimator of the registry on logs of n rows. trials: (world, seed) of each."""
+    """Trials that one worker runs: an estimator of the registry on logs of n rows. trials: (world, seed) of each.
+
+    auto: the name under which Auto chooses between this estimator, which is CAEL then, and the others, so that both
+    need one training; empty: nothing chooses.
+    """
 
     trials: tuple[tuple[dict[str, Any], int], ...]
     n: int
@@ -35,12 +41,13 @@ class Task:
     name: str
     device: str
     quick: bool
+    auto: str = ""
 
     @property
     def keys(self) -> list[str]:
-        """One per trial: what it is, and nothing about where or in which order it runs."""
-        settings = registry.described(built(self))
-        return [key_of(world, self.n, settings, seed) for world, seed in self.trials]
+        """One per row: what it is, and nothing about where or in which order it runs."""
+        every = [registry.described(each) for each in (built(self), *([chooser(self)] if self.auto else []))]
+        return [key_of(world, self.n, settings, seed) for settings in every for world, seed in self.trials]
 
     @property
     def seeds(self) -> list[int]:
@@ -49,6 +56,10 @@ class Task:
 
 def built(task: Task) -> Any:
     return registry.make(**task.estimator, device=task.device, quick=task.quick)
+
+
+def chooser(task: Task) -> Any:
+    return registry.make("Auto", device=task.device, quick=task.quick)
 
 
 def canonical(data: Any) -> str:
@@ -63,7 +74,7 @@ def key_of(world: dict[str, Any], n: int, estimator: Any, seed: int) -> str:
 
 
 def run(task: Task) -> list[dict[str, Any]]:
-    """The rows of a task, one per trial, in order. An estimator that refuses gives a row with its error."""
+    """The rows of a task in the order of its keys. An estimator that refuses gives a row with its error."""
     with one_thread() if task.device == "cpu" else nullcontext():
         worlds = [truth_of(canonical(world))[0] for world, _ in task.trials]
         estimator = built(task)
@@ -78,9 +89,21 @@ def run(task: Task) -> list[dict[str, Any]]:
                 found = [_solved(estimator, *each) for each in zip(problems, task.seeds, strict=True)]
         except CaelError as error:
             found = [error] * len(problems)
-        cost = meter.read(len(problems))
-        parts = zip(task.keys, task.trials, found, strict=True)
-        return [_row(task, key, world, seed, each, cost) for key, (world, seed), each in parts]
+        every = [(task.name, found, meter.read(len(problems)))]
+        if task.auto:
+            auto = [_chosen(task, *each) for each in zip(problems, task.seeds, found, strict=True)]
+            every.append((task.auto, auto, meter.read(len(problems))))
+        parts = [(name, *each, cost) for name, of, cost in every for each in zip(task.trials, of, strict=True)]
+        return [_row(task.n, key, *part) for key, part in zip(task.keys, parts, strict=True)]
+
+
+def _chosen(task: Task, problem: Problem, seed: int, learned: Estimate | CaelError) -> Estimate | CaelError:
+    """What Auto takes when CAEL's estimate is there already."""
+    try:
+        auto: Auto = replace(chooser(task), seed=seed)
+        return auto.among(problem, learned if isinstance(learned, Estimate) else None)
+    except CaelError as error:
+        return error
 
 
 def _solved(estimator: Any, problem: Problem, seed: int) -> Estimate | CaelError:
@@ -91,15 +114,16 @@ def _solved(estimator: Any, problem: Problem, seed: int) -> Estimate | CaelError
 
 
 def _row(
-    task: Task, key: str, world: dict[str, Any], seed: int, found: Estimate | CaelError, cost: dict[str, Any]
+    n: int, key: str, name: str, trial: tuple[dict[str, Any], int], found: Estimate | CaelError, cost: dict[str, Any]
 ) -> dict[str, Any]:
+    world, seed = trial
     row: dict[str, Any] = {
-        "key": key, "world": world, "n": task.n, "estimator": task.name, "seed": seed,
+        "key": key, "world": world, "n": n, "estimator": name, "seed": seed,
         "truth": truth_of(canonical(world))[1],
     }  # fmt: skip
     if isinstance(found, CaelError):
         return {**row, "error": f"{type(found).__name__}: {found}", "cost": cost}
-    interval, facts = found.interval(), found.diagnostics
+    interval, facts = trusted(found, 0.95), found.diagnostics
     numbers = {
         "value": found.value,
         "stderr": found.stderr,
