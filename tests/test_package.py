@@ -1,32 +1,56 @@
 """Importing is cheap and changes nothing; the public names are what __all__ says."""
 
+import ast
 import inspect
 import subprocess
 import sys
 
+import pytest
+
 import cael
+from cael import _public
 
 HEAVY = ("torch", "scipy.stats", "sklearn", "pandas", "matplotlib", "scipy", "rich", "cyclopts", "pyarrow")
 
 
-def test_import_loads_numpy_and_nothing_heavier():
-    code = f"import sys, cael; print([m for m in {HEAVY!r} if m in sys.modules], 'numpy' in sys.modules)"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert out.strip() == "[] True"
+def loaded(code, modules):
+    """Those of the modules that a fresh Python has loaded after the code."""
+    told = f"import sys; {code}; print([m for m in {modules!r} if m in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True).stdout
+    return ast.literal_eval(out)
+
+
+def test_import_loads_nothing_and_the_first_name_loads_numpy_alone():
+    assert loaded("import cael", ("numpy", *HEAVY)) == []
+    assert loaded("import cael; cael.evaluate", ("numpy", *HEAVY)) == ["numpy"]
+
+
+def test_the_help_of_the_command_line_waits_for_no_numbers():
+    assert loaded("import cael.cli", ("numpy", "pyarrow", "scipy", "cael.evaluation")) == []
+
+
+def test_names_are_there_before_anything_asked_for_them():
+    code = "import cael, cael.io; assert 'evaluate' in dir(cael) and 'open_log' in dir(cael.io); import cael.io as io;"
+    assert loaded(code + "assert cael.evaluation.evaluate is cael.evaluate and io.read is cael.read", ()) == []
+    assert loaded("from cael import *; evaluate, report", ("cael.report",)) == ["cael.report"]
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    for module, name in ((cael, "evaluat"), (cael, "_missing"), (cael.io, "reed")):
+        with pytest.raises(AttributeError, match=f"module '{module.__name__}' has no attribute '{name}'"):
+            getattr(module, name)
 
 
 def test_a_weighting_estimate_needs_no_scipy_stats():
-    code = (
-        "import sys, cael; log, policy = cael.testing.example(); cael.SNIPS().estimate(log, policy).interval();"
-        "print([m for m in ('torch', 'sklearn', 'pandas', 'scipy.stats') if m in sys.modules])"
-    )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert out.strip() == "[]"
+    code = "import cael; log, policy = cael.testing.example(); cael.SNIPS().estimate(log, policy).interval()"
+    assert loaded(code, ("torch", "sklearn", "pandas", "scipy.stats")) == []
 
 
 def test_all_is_sorted_out_and_complete():
     assert len(cael.__all__) == len(set(cael.__all__))
-    public = {name for name, value in vars(cael).items() if not name.startswith("_") and not inspect.ismodule(value)}
+    seen = vars(_public).items()
+    public = {name for name, value in seen if not name.startswith("_") and not inspect.ismodule(value)}
+    assert dir(cael) == sorted(cael.__all__)
     assert public == {name for name in cael.__all__ if not inspect.ismodule(getattr(cael, name))} - {"__version__"}
 
 

@@ -11,9 +11,11 @@ CaelError
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import ArrayLike
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 
 class CaelError(Exception):
@@ -42,6 +44,8 @@ class SupportError(CaelError, ValueError):
 
 def first_bad(bad: ArrayLike, values: ArrayLike, rows: ArrayLike | None = None) -> str:
     """Where the trouble is: 'row 1841 has 0.0 (7 such rows: 1841, 1902, ...)'."""
+    import numpy as np  # here, so that the command line's help need not wait for it
+
     where = np.flatnonzero(bad)
     numbers = where if rows is None else np.asarray(rows)[where]
     found = np.asarray(values)[where[0]]
@@ -61,6 +65,6 @@ def choose(name: str, value: object, allowed: Sequence[str]) -> None:
 
 def positive_int(name: str, value: object, least: int = 1) -> int:
     """A whole number of at least `least`, or an error that names it."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise InputError(f"{name} must be a whole number >= {least}; got {value!r}.")
     return int(value)

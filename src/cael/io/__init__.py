@@ -1,19 +1,11 @@
 """Files and tables in: logs, policies, action tables; dictionaries of obp."""
 
-from cael.io.columns import Columns
-from cael.io.numpy_files import load_log, load_policy, save_log
-from cael.io.obp import from_obp
-from cael.io.specs import PolicySpec
-from cael.io.table import LogTable, open_log, read
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Columns",
-    "LogTable",
-    "PolicySpec",
-    "from_obp",
-    "load_log",
-    "load_policy",
-    "open_log",
-    "read",
-    "save_log",
-]
+from cael._lazy import lazily
+
+if TYPE_CHECKING:
+    from cael.io._public import *  # noqa: F403
+    from cael.io._public import __all__ as __all__
+else:
+    __getattr__, __dir__ = lazily(__name__)

@@ -15,6 +15,7 @@ import numpy as np
 
 from cael._types import Array, Floats, Ints
 from cael.errors import InputError
+from cael.io.kinds import is_list, is_number, is_text, is_view
 
 Mask = Array
 
@@ -40,29 +41,6 @@ def flaws(column: str, found: dict[str, Mask], values: Any = None) -> list[Flaw]
     return told
 
 
-def is_text(kind: Any) -> bool:
-    import pyarrow.types as t
-
-    kind = kind.value_type if t.is_dictionary(kind) else kind
-    return t.is_string(kind) or t.is_large_string(kind) or _view(kind) or t.is_null(kind)
-
-
-def _view(kind: Any) -> bool:
-    return str(kind) == "string_view"
-
-
-def is_number(kind: Any) -> bool:
-    import pyarrow.types as t
-
-    return t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind) or t.is_boolean(kind)
-
-
-def is_list(kind: Any) -> bool:
-    import pyarrow.types as t
-
-    return t.is_list(kind) or t.is_large_list(kind) or t.is_fixed_size_list(kind)
-
-
 def plain(chunk: Any) -> Any:
     """A dictionary-encoded or string-view chunk as plain values, a null-typed one as text."""
     import pyarrow as pa
@@ -70,7 +48,7 @@ def plain(chunk: Any) -> Any:
 
     if t.is_dictionary(chunk.type):
         chunk = plain(chunk.dictionary).take(chunk.indices)
-    if _view(chunk.type) or t.is_null(chunk.type) or t.is_large_string(chunk.type):
+    if is_view(chunk.type) or t.is_null(chunk.type) or t.is_large_string(chunk.type):
         chunk = chunk.cast(pa.string())
     return chunk
 

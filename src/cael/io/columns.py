@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any, final
 
 from cael.errors import InputError
-from cael.io.cells import is_list
+from cael.io.kinds import is_list
 from cael.io.sources import Source, shown
 
 CONVENTIONS: dict[str, tuple[str, ...]] = {

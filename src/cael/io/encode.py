@@ -13,6 +13,7 @@ from cael.errors import InputError, positive_int
 from cael.io import cells
 from cael.io.cells import Flaw
 from cael.io.columns import CONVENTIONS, matching
+from cael.io.kinds import is_list, is_text
 from cael.io.sources import Source, open_source
 
 MAX_CATEGORIES = 100
@@ -141,9 +142,9 @@ def matrix(
     wrong: list[Flaw] = []
     for name in columns:
         chunks, kind = source.chunks(name), source.type_of(name)
-        if cells.is_list(kind) or (cells.is_text(kind) and _looks_like_lists(chunks)):
+        if is_list(kind) or (is_text(kind) and _looks_like_lists(chunks)):
             block, flawed = _list_block(name, chunks)
-        elif cells.is_text(kind) and categories:
+        elif is_text(kind) and categories:
             block, flawed, note = _one_hot(name, chunks)
             notes += note
         else:

@@ -14,6 +14,7 @@ from cael.io import cells
 from cael.io.cells import Flaw
 from cael.io.encode import Actions, columns_of, matrix, padded, told
 from cael.io.files import format_of
+from cael.io.kinds import is_list, is_text
 from cael.io.long import long_policy
 from cael.io.objects import load_object
 from cael.io.sources import Source
@@ -82,11 +83,11 @@ def _guess(name: str, source: Source) -> PolicySpec:
             f"nor a file nor one of the kinds:\n{HELP}"
         )
     kind = source.type_of(name)
-    if cells.is_list(kind):
+    if is_list(kind):
         return PolicySpec("dense", name)
     if t.is_floating(kind) or t.is_decimal(kind):
         return PolicySpec("probability", name)
-    if cells.is_text(kind):
+    if is_text(kind):
         text = cells.plain(source.chunks(name)[0])[:1].to_pylist() if source.chunks(name) else [""]
         return PolicySpec("dense" if str(text[0] or "").startswith("[") else "choice", name)
     raise PolicyError(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
-import numpy as np
-
-from cael._types import Ints
 from cael.errors import InputError
 from cael.io.files import File, find
+
+if TYPE_CHECKING:
+    from cael._types import Ints
 
 REFUSED = {
     "LazyFrame": "call .collect() first",
@@ -73,9 +75,9 @@ class Source:
     def _place(self, row: int) -> str:
         if len(self.files) < 2 or len(self._counts) != len(self.files):
             return str(row)
-        ends = np.cumsum(self._counts)
-        at = int(np.searchsorted(ends, row, side="right"))
-        return f"{row} ({self.files[at].path.name}: {row - int(ends[at]) + self._counts[at]})"
+        ends = list(accumulate(self._counts))
+        at = bisect_right(ends, row)
+        return f"{row} ({self.files[at].path.name}: {row - ends[at] + self._counts[at]})"
 
 
 def shown(names: Sequence[str], most: int = 30) -> str:

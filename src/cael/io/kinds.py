@@ -1,0 +1,28 @@
+"""What an Arrow type holds: text, numbers or lists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def is_text(kind: Any) -> bool:
+    import pyarrow.types as t
+
+    kind = kind.value_type if t.is_dictionary(kind) else kind
+    return t.is_string(kind) or t.is_large_string(kind) or is_view(kind) or t.is_null(kind)
+
+
+def is_view(kind: Any) -> bool:
+    return str(kind) == "string_view"
+
+
+def is_number(kind: Any) -> bool:
+    import pyarrow.types as t
+
+    return t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind) or t.is_boolean(kind)
+
+
+def is_list(kind: Any) -> bool:
+    import pyarrow.types as t
+
+    return t.is_list(kind) or t.is_large_list(kind) or t.is_fixed_size_list(kind)
