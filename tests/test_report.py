@@ -94,8 +94,41 @@ def test_the_size_does_not_follow_the_rows():
         settings={f"setting {i}": "z" * 10_000 for i in range(20)},
     )
     assert len(page.encode()) < LIMIT
-    assert "340 more rows are not shown" in page
+    assert "370 segments between these are not shown" in page
+    assert "70 windows between these are not shown" in page
     parsed(page)
+
+
+def test_every_segment_column_is_shown_and_none_makes_the_page_large():
+    world = cael.worlds.PaperWorld(n_actions=60, gamma=0.1)
+    log = world.sample(4_000, seed=0)
+    labels = np.array([f"segment {i} " + "&" * 500 for i in range(200)])[np.arange(4_000) % 200]
+    by_label = cael.segments(log, world.target, labels)
+    windows = cael.segments(log, world.target, windows=100)
+    evaluation = cael.evaluate(log, world.target, cael.evaluation.panel("all"), learn=False)
+    many = {f"policy {i} " + "y" * 500: cael.EpsilonGreedy(world.q, i / 100) for i in range(20)}
+    comparison, audit = cael.compare(log, many, cael.SNIPS()), cael.audit(log)
+    sizes = []
+    for count in (1, 3, 100):
+        named = {f"column {at} " + "&" * 100: by_label for at in range(count)}
+        page = cael.report.render(evaluation, comparison=comparison, audit=audit, segments=named, windows=windows)
+        text = " ".join(parsed(page).text)
+        assert all(f"By column {at} " in text for at in range(min(count, 63)))
+        assert "By window of time" in text
+        sizes.append(len(page.encode()))
+    assert "37 more segment columns are not shown" in text
+    assert max(sizes) < LIMIT, sizes
+
+
+def test_segments_at_both_ends_of_a_long_list_are_shown():
+    labels = np.array([f"group {i:02d}" for i in range(40)])[np.arange(len(LOG)) % 40]
+    found = cael.segments(LOG, WORLD.target, labels)
+    windows = cael.segments(LOG, WORLD.target, windows=4)
+    text = " ".join(parsed(cael.report.render(EVALUATION, segments={"group": found}, windows=windows)).text)
+    shown = [row.label in text for row in found]
+    assert shown == [True] * 15 + [False] * 10 + [True] * 15
+    assert "10 segments between these are not shown" in text
+    assert "Lifts of 14 of 40 segments" in text
 
 
 def test_strings_are_escaped():

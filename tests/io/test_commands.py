@@ -178,14 +178,14 @@ def test_segments_and_windows_are_named(capsys, log):
 
 def test_a_report(capsys, log, tmp_path):
     out = tmp_path / "report.html"
-    options = ("--policy", "new <policy>=choice:good", "--segment", "country", "--windows", "2", "--out", out)
+    options = ("--policy", "new <policy>=choice:good", "--segment", "country", "good", "--windows", "2", "--out", out)
     code, _, err = run(capsys, "evaluate", log, *options)
     page = out.read_text("utf-8")
     assert (code, err.strip()) == (0, f"wrote {out}")
     assert len(page) < 300 * 1024
     assert "new &lt;policy&gt;" in page
     assert "new <policy>" not in page
-    for word in ("SNDR", "country", "log.parquet", "be", "Audit"):
+    for word in ("SNDR", "By country", "By good", "By window of time", "log.parquet", "be", "Audit"):
         assert word in page
     code, _, _ = run(capsys, "compare", log, "--policy", "a=choice:good", "--policy", "b=uniform", "--out", out)
     assert code == 0

@@ -115,13 +115,9 @@ def writable(out: Path | None) -> None:
         raise InputError(f"--out: there is no folder {out.parent}.")
 
 
-def save_report(
-    out: Path, evaluation: Any, table: LogTable, *, segments: Mapping[str, Any] | None = None, **parts: Any
-) -> None:
-    """Write the report, with the first of the segment columns."""
+def save_report(out: Path, evaluation: Any, table: LogTable, **parts: Any) -> None:
+    """Write the report."""
     from cael.report import save
 
-    if segments:
-        parts["segments"] = next(iter(segments.values()))
     path = save(out, evaluation, title=f"Off-policy evaluation of {table.source}", **parts)
     print(f"wrote {path}", file=sys.stderr)

@@ -19,7 +19,7 @@ from cael.errors import InputError
 from cael.estimate import Estimate
 from cael.evaluation import Evaluation, axis, trusted
 from cael.overlap import Overlap
-from cael.segmentation import Segments
+from cael.segmentation import Segment, Segments
 from cael.verdict import Thresholds
 
 INK, FAINT, GRID, MAIN, SECOND, GOOD, BAD, GREY = (
@@ -137,12 +137,12 @@ def lifts(comparison: Comparison) -> Picture:
     return _lift_picture("lifts", [_clip(row.name) for row in shown], rows, colours, told)
 
 
-def segment_lifts(found: Segments, name: str) -> Picture:
-    """The shrunk lifts of segments with their joint intervals."""
-    shown = found.rows[:MOST_BARS]
+def segment_lifts(found: Segments, shown: Sequence[Segment], name: str) -> Picture:
+    """The lifts of those of the segments that are shown, with their joint intervals, and their shrunk lifts."""
     rows = [(row.lift, row.interval.low, row.interval.high) for row in shown]
     colours = [_colour(row.direction, "ok") for row in shown]
-    told = f"Lifts of {len(shown)} {found.kind}s with intervals that hold together; the rings are the shrunk lifts."
+    count = str(len(shown)) if len(shown) == len(found.rows) else f"{len(shown)} of {len(found.rows)}"
+    told = f"Lifts of {count} {found.kind}s with intervals that hold together; the rings are the shrunk lifts."
     return _lift_picture(name, [_clip(row.label) for row in shown], rows, colours, told, [r.shrunk for r in shown])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -15,7 +15,7 @@ from cael.errors import InputError, positive_int
 from cael.evaluation import Evaluation
 from cael.planning import Plan
 from cael.report import figures
-from cael.report.view import view
+from cael.report.view import MOST_GROUPS, ends, room, view
 from cael.segmentation import Segments
 
 TEMPLATE = Path(__file__).with_name("page.html.j2")
@@ -26,7 +26,7 @@ def render(
     *,
     comparison: Comparison | None = None,
     audit: Audit | None = None,
-    segments: Segments | None = None,
+    segments: Segments | Mapping[str, Segments] | None = None,
     windows: Segments | None = None,
     plan: Plan | None = None,
     calibration: Calibration | None = None,
@@ -37,23 +37,36 @@ def render(
     """A report as one HTML page: no script, no request, the same bytes for the same results.
 
     evaluation, comparison: at least one of the two; the verdict is that of the evaluation where both are given.
+    segments: of one column, or of several by their names. At most four groups, the windows included, are shown with a
+    picture and a table, and of the others what they say in a sentence; the page stays below 300 KiB.
     settings: what else shall stand in the table of settings, such as file names; every string is escaped. seed: of
     the run.
     """
     if evaluation is None and comparison is None:
         raise InputError("a report needs an evaluation or a comparison: cael.evaluate(log, policy) makes one.")
     figures.need_matplotlib()
-    both = [each for each in (segments, windows) if each is not None]
-    page = view(evaluation, comparison, audit, both, plan, calibration, title, settings or {}, seed)
+    groups = _groups(segments, windows)
+    page = view(evaluation, comparison, audit, groups, plan, calibration, title, settings or {}, seed)
     pictures = {
         "intervals": None if evaluation is None else figures.intervals(evaluation),
         "lifts": None if comparison is None else figures.lifts(comparison),
         "weights": None if evaluation is None or evaluation.overlap is None else figures.weights(evaluation.overlap),
         "support": None if evaluation is None or evaluation.overlap is None else figures.support(evaluation.overlap),
-        "segments": [figures.segment_lifts(each, f"segments-{at}") for at, each in enumerate(both)],
+        "segments": _pictures(groups[:MOST_GROUPS]),
         "paths": [] if evaluation is None else figures.paths(evaluation),
     }
     return _template().render(page=page, pictures=pictures)
+
+
+def _groups(segments: Segments | Mapping[str, Segments] | None, windows: Segments | None) -> list[tuple[str, Segments]]:
+    """(name, segments) pairs, windows of time first, since they are never left out."""
+    named = {"segment": segments} if isinstance(segments, Segments) else segments or {}
+    return [*([] if windows is None else [("window of time", windows)]), *named.items()]
+
+
+def _pictures(groups: Sequence[tuple[str, Segments]]) -> list[figures.Picture]:
+    most = room(len(groups))[0] if groups else 0
+    return [figures.segment_lifts(each, ends(each.rows, most), f"segments-{at}") for at, (_, each) in enumerate(groups)]
 
 
 def save(path: str | Path, evaluation: Evaluation | None = None, **parts: Any) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -18,10 +18,12 @@ from cael.comparison import Comparison
 from cael.evaluation import Evaluation, trusted
 from cael.planning import Plan
 from cael.report.figures import is_doubtful
-from cael.segmentation import Segments
+from cael.segmentation import HEAD, Segments
 from cael.verdict import MEANING, Check, Verdict, by_gravity
 
 MOST_ROWS = 60
+MOST_GROUPS = 4
+"""Segment columns, and windows of time, that a page shows with a picture and a table; of others it gives a sentence."""
 MOST_TEXT = 300
 TITLES = {
     "evidence": "Evidence",
@@ -59,7 +61,7 @@ class Grid:
     rows: tuple[tuple[str, ...], ...]
     numeric: tuple[bool, ...]
     classes: tuple[str, ...]
-    left_out: int = 0
+    note: str = ""
 
 
 @final
@@ -79,6 +81,7 @@ class View:
     weights: tuple[tuple[str, str], ...]
     actions: Grid | None
     segments: tuple[tuple[str, str, Grid], ...]
+    more_segments: tuple[tuple[str, str], ...]
     audit: tuple[tuple[str, str, str], ...]
     audit_status: str
     plan: tuple[tuple[str, ...], Grid] | None
@@ -99,15 +102,26 @@ def grid(
     kept = tuple(tuple(short(cell, 80) for cell in row) for row in rows[:MOST_ROWS])
     return Grid(
         tuple(head), kept, tuple(at not in left for at in range(len(head))),
-        tuple(classes[:MOST_ROWS]) or ("",) * len(kept), max(0, len(rows) - MOST_ROWS),
+        tuple(classes[:MOST_ROWS]) or ("",) * len(kept),
+        f"{len(rows) - MOST_ROWS:,} more rows are not shown." if len(rows) > MOST_ROWS else "",
     )  # fmt: skip
+
+
+def ends(rows: Sequence[Any], most: int) -> list[Any]:
+    """The first and the last rows, at most so many together."""
+    return list(rows) if len(rows) <= most else [*rows[: most - most // 2], *rows[len(rows) - most // 2 :]]
+
+
+def room(groups: int) -> tuple[int, int]:
+    """How many bars a picture of segments may have, and how many rows its table, where so many groups share a page."""
+    return min(20, 28 // groups), 60 // groups
 
 
 def view(
     evaluation: Evaluation | None,
     comparison: Comparison | None,
     audit: Audit | None,
-    segments: Sequence[Segments],
+    groups: Sequence[tuple[str, Segments]],
     plan: Plan | None,
     calibration: Calibration | None,
     title: str,
@@ -132,7 +146,8 @@ def view(
         policies=None if comparison is None else _policies(comparison),
         weights=() if evaluation is None else _weights(evaluation),
         actions=None if evaluation is None else _actions(evaluation),
-        segments=tuple((f"By {each.kind}", each.sentence(), _segments(each)) for each in segments),
+        segments=_groups(groups),
+        more_segments=_rest(groups[MOST_GROUPS:]),
         audit=() if audit is None else tuple(_check(each) for each in by_gravity(audit.checks)),
         audit_status="" if audit is None else audit.status,
         plan=None if plan is None else (tuple(plan.sentences()), grid(*_plan(plan), left=(0,))),
@@ -255,12 +270,26 @@ def _actions(evaluation: Evaluation) -> Grid | None:
     return grid(("action", "rows", "expected rows", "old share", "new share"), rows)
 
 
-def _segments(each: Segments) -> Grid:
-    from cael.segmentation import HEAD
+def _groups(groups: Sequence[tuple[str, Segments]]) -> tuple[tuple[str, str, Grid], ...]:
+    shown = groups[:MOST_GROUPS]
+    most = room(len(shown))[1] if shown else 0
+    return tuple((f"By {short(name, 60)}", each.sentence(), _segments(each, most)) for name, each in shown)
 
-    head = (each.kind, *HEAD[1:6], "direction", "shrunk lift")
-    classes = [_row_class(row.direction, "ok") for row in each]
-    return grid(head, [row[:8] for row in each.table()], (0, 6), classes)
+
+def _rest(groups: Sequence[tuple[str, Segments]]) -> tuple[tuple[str, str], ...]:
+    told = [(f"By {short(name, 60)}", each.sentence()) for name, each in groups[:MOST_ROWS]]
+    if len(groups) > MOST_ROWS:
+        told.append(("", f"{len(groups) - MOST_ROWS:,} more segment columns are not shown."))
+    return tuple(told)
+
+
+def _segments(found: Segments, most: int) -> Grid:
+    """The segments at both ends of the list, where they are too many: the worst matter as much as the best."""
+    head = (found.kind, *HEAD[1:6], "direction", "shrunk lift")
+    classes = [_row_class(row.direction, "ok") for row in ends(found.rows, most)]
+    made = grid(head, [row[:8] for row in ends(found.table(), most)], (0, 6), classes)
+    hidden = len(found.rows) - len(classes)
+    return replace(made, note=f"{hidden:,} {found.kind}s between these are not shown." if hidden else "")
 
 
 def _plan(plan: Plan) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
