@@ -29,7 +29,7 @@ def test_segments_add_up_to_the_whole(estimator):
 
 def test_errors_are_those_of_the_rows_of_a_segment():
     found = cael.segments(LOG, WORLD.target, LABELS)
-    z = (cael.SNDR().estimate(LOG, WORLD.target) - cael.LoggedMean().estimate(LOG, WORLD.target)).contributions
+    z = cael.compare(LOG, {"target": WORLD.target})["target"].lift.contributions
     for row in found:
         own = z[row.label == LABELS]
         assert row.stderr == pytest.approx(own.std(ddof=1) / np.sqrt(len(own)))

@@ -17,6 +17,7 @@ from cael.estimators import SNDR, SNIPS, Estimator, LoggedMean
 from cael.evaluation import direction, html_rows, refuse_constant_rewards
 from cael.inference import Interval
 from cael.judging import judge
+from cael.lifting import control, lift_of
 from cael.log import LoggedData
 from cael.policy import Policy, as_policy
 from cael.problem import Problem
@@ -157,8 +158,9 @@ def compare(
     """Which of these policies beats the logging policy, and by how much?
 
     Each policy's estimate (by `estimator`; if None, by SNDR, or by SNIPS where only the probabilities of logged actions
-    are known) is contrasted, row by row, with the mean logged reward, which
-    is the value of the logging policy; a max-t multiplier bootstrap makes the intervals hold for all policies at once.
+    are known) is contrasted, row by row, with the mean logged reward, which is the value of the logging policy; where
+    that is known in full, what chance did to the logged actions is taken out of the lift. A max-t multiplier bootstrap
+    makes the intervals hold for all policies at once; they count the bias of an estimator that bounds it.
     """
     refuse_constant_rewards(log)
     named = policies if isinstance(policies, Mapping) else {f"{i}: {as_policy(p)!r}": p for i, p in enumerate(policies)}
@@ -168,9 +170,11 @@ def compare(
     baseline = LoggedMean().estimate(log, as_policy(next(iter(named.values()))))
     estimates, verdicts = {}, {}
     found = survey(log)
+    problem = Problem(log, next(iter(named.values())))
     for name, policy in named.items():
-        estimates[name], verdicts[name] = _judged(Problem(log, policy), chosen, found, level, thresholds)
-    lifts = {name: each - baseline for name, each in estimates.items()}
+        estimates[name], verdicts[name] = _judged(problem.of(policy), chosen, found, level, thresholds)
+    adjustment = control(problem, chosen)
+    lifts = {name: lift_of(each, baseline, adjustment) for name, each in estimates.items()}
     factor = inference.max_t(np.stack([lift.units for lift in lifts.values()], axis=1), level, seed=seed)
     rows = [
         Compared(name, estimates[name], lift, _within(lift, factor, level), verdicts[name])
@@ -202,5 +206,11 @@ def _judged(
 
 
 def _within(lift: Estimate, factor: float, level: float) -> Interval:
-    half = factor * lift.stderr
+    """The joint interval; that of an estimator with a bound on its bias holds for the value, at the same factor."""
+    if lift.diagnostics.bias_bound is None:
+        half = factor * lift.stderr
+    else:
+        from scipy.special import ndtr
+
+        half = lift.interval(float(2 * ndtr(factor) - 1), "bias_aware").width / 2
     return Interval(lift.value - half, lift.value + half, level, "simultaneous")

@@ -215,7 +215,7 @@ def words(found: Diagnostics, facts: WeightFacts, largest_share: float | None) -
 
 
 def of_contrast(a: Diagnostics, b: Diagnostics) -> Diagnostics:
-    """Diagnostics of a - b: the weaker of the two in each respect, and the warnings of both."""
+    """Diagnostics of a - b: the weaker of the two in each respect, and the warnings of both; without a floor."""
 
     def worst(pick: Any, x: Any, y: Any) -> Any:
         known = [value for value in (x, y) if value is not None]
@@ -229,9 +229,21 @@ def of_contrast(a: Diagnostics, b: Diagnostics) -> Diagnostics:
         unsupported_mass=worst(max, a.unsupported_mass, b.unsupported_mass),
         cross_fitted=worst(min, a.cross_fitted, b.cross_fitted),
         bias_bound=None if a.bias_bound is None or b.bias_bound is None else a.bias_bound + b.bias_bound,
-        stderr_floor=None
-        if a.stderr_floor is None and b.stderr_floor is None
-        else math.hypot(a.stderr_floor or 0.0, b.stderr_floor or 0.0),
         choices=a.choices * b.choices,  # each pair of candidates could have been the one
         warnings=tuple(dict.fromkeys((*a.warnings, *b.warnings))),
     )
+
+
+def contrast_floor(errors: tuple[float, float, float], floors: tuple[float | None, float | None]) -> float | None:
+    """The floor of the standard error of a - b, from the errors of a, b and a - b and the floors of a and b.
+
+    Each error is raised to its floor, and the correlation that the paired rows show is kept: a - a has the floor 0.
+    """
+    a, b, both = errors
+    if floors[0] is None and floors[1] is None:
+        return None
+    raised = max(a, floors[0] or 0.0), max(b, floors[1] or 0.0)
+    if a == 0 or b == 0:
+        return math.hypot(*raised)
+    apart = (both**2 - (a - b) ** 2) * (raised[0] / a) * (raised[1] / b)
+    return math.sqrt(max((raised[0] - raised[1]) ** 2 + apart, 0.0))

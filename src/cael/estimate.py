@@ -11,7 +11,7 @@ import numpy as np
 
 from cael import inference
 from cael._types import Floats, Ints, frozen
-from cael.diagnostics import Diagnostics, of_contrast
+from cael.diagnostics import Diagnostics, contrast_floor, of_contrast
 from cael.errors import InputError, NeedsError
 from cael.inference import Interval
 from cael.log import LogKey
@@ -163,7 +163,7 @@ class Estimate:
                 f"cannot subtract {other.estimator} from {self.estimator}: they come from different logs "
                 f"({self.fingerprint[:12]}..., {other.fingerprint[:12]}...), so their rows are not paired."
             )
-        return Estimate(
+        found = Estimate(
             estimator=f"{self.estimator} - {other.estimator}",
             value=self.value - other.value,
             contributions=self.contributions - other.contributions,
@@ -171,6 +171,10 @@ class Estimate:
             diagnostics=of_contrast(self.diagnostics, other.diagnostics),
             clusters=self.clusters,
         )
+        floor = contrast_floor(
+            (self.stderr, other.stderr, found.stderr), (self.diagnostics.stderr_floor, other.diagnostics.stderr_floor)
+        )
+        return found if floor is None else replace(found, diagnostics=replace(found.diagnostics, stderr_floor=floor))
 
     def to_dict(self, level: float = 0.95) -> dict[str, Any]:
         """Plain types, ready for JSON, with a normal interval at `level`; contributions are left out."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from cael import inference
+from cael._types import Floats
 from cael._version import __version__
 from cael.embedding import AELMIPS, CAEL, CAELMIPS, Auto, NetworkDM
 from cael.errors import CaelError, InputError, LogError, NeedsError, SupportError, choose
@@ -33,6 +34,7 @@ from cael.estimators import (
 )
 from cael.inference import Interval
 from cael.judging import choose_headline, judge
+from cael.lifting import control, lift_dict, lift_of
 from cael.log import LoggedData
 from cael.overlap import Overlap, overlap_of
 from cael.policy import Policy
@@ -68,7 +70,8 @@ class Evaluation:
 
     estimates: in the order of the panel. skipped: (estimator, reason) for those of the panel that this log or policy
     does not allow. log, policy: in words. headline: the name of the estimate that `best`, `lift` and `verdict` are
-    about. overlap: where the weight of the policy lies in the log (None: there are no weights).
+    about. overlap: where the weight of the policy lies in the log (None: there are no weights). control: (n,) of
+    `cael.lifting.control`, for the lift (None: the logging policy is not known in full).
     """
 
     estimates: tuple[Estimate, ...]
@@ -79,6 +82,7 @@ class Evaluation:
     verdict: Verdict
     overlap: Overlap | None = None
     level: float = 0.95
+    control: Floats | None = None
 
     @property
     def best(self) -> Estimate:
@@ -92,10 +96,12 @@ class Evaluation:
 
     @property
     def lift(self) -> Estimate:
-        """The best estimate minus the mean logged reward, paired row by row; its bias is that of the best estimate."""
-        found = self.best - self.baseline
-        bound = self.best.diagnostics.bias_bound
-        return replace(found, diagnostics=replace(found.diagnostics, bias_bound=bound))
+        """The best estimate minus the mean logged reward, paired row by row; its bias is that of the best estimate.
+
+        Where the logging policy is known in full, what chance did to the logged actions is taken out, so that the value
+        is not exactly the difference of the two.
+        """
+        return lift_of(self.best, self.baseline, self.control)
 
     @property
     def direction(self) -> str:
@@ -123,6 +129,7 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain types, ready for JSON."""
+        lift = self.lift
         return {
             "version": __version__,
             "log": self.log,
@@ -131,7 +138,7 @@ class Evaluation:
             "level": self.level,
             "headline": self.headline,
             "verdict": self.verdict.to_dict(),
-            "lift": lift_dict(self.lift, self.baseline, trusted(self.lift, self.level)),
+            "lift": lift_dict(lift, self.baseline, trusted(lift, self.level), adjusted=self.control is not None),
             "direction": self.direction,
             "overlap": None if self.overlap is None else self.overlap.to_dict(),
             "estimates": [each.to_dict(self.level) for each in self.estimates],
@@ -214,16 +221,6 @@ def direction(interval: Interval) -> str:
     return "better" if interval.low > 0 else "worse" if interval.high < 0 else "no difference shown"
 
 
-def lift_dict(lift: Estimate, baseline: Estimate, interval: Interval) -> dict[str, Any]:
-    """A lift as plain types; relative: as a share of the baseline (None where that is 0)."""
-    return {
-        "value": lift.value,
-        "stderr": lift.stderr,
-        "interval": {"low": interval.low, "high": interval.high, "level": interval.level, "method": interval.method},
-        "relative": lift.value / abs(baseline.value) if baseline.value else None,
-    }
-
-
 def trusted(estimate: Estimate, level: float) -> Interval:
     """The interval that decisions rest on: bias-aware where the estimate bounds its bias, else the normal one."""
     return estimate.interval(level, "normal" if estimate.diagnostics.bias_bound is None else "bias_aware")
@@ -301,7 +298,8 @@ def evaluate(
     asked = {each.name: each for each in given}
     estimates, skipped = [], []
     first = (Auto(),) if (LEARN if learn is None else learn) else ()
-    for each in {**{default.name: default for default in (*first, *panel())}, **asked}.values():
+    wanted = {**{default.name: default for default in (*first, *panel())}, **asked}
+    for each in wanted.values():
         missing = problem.missing(each.needs)
         if missing:
             skipped.append((each.name, f"it needs {'; and '.join(missing)}."))
@@ -319,6 +317,7 @@ def evaluate(
     return Evaluation(
         tuple(estimates), tuple(skipped), repr(log), repr(problem.policy), chosen,
         judge(log, found, estimates, chosen, level, thresholds), _overlap(problem, found), level,
+        control(problem, wanted[chosen]),
     )  # fmt: skip
 
 

@@ -15,8 +15,9 @@ from cael import inference
 from cael._types import Floats
 from cael.errors import InputError, NeedsError, positive_int
 from cael.evaluation import html_rows, refuse_constant_rewards
+from cael.lifting import known_logging
 from cael.log import LoggedData
-from cael.outcomes.base import OutcomeModel, outcome_terms
+from cael.outcomes.base import OutcomeModel, train
 from cael.outcomes.ridge import Ridge
 from cael.policy import Policy, logged_probability, probabilities
 from cael.problem import NEEDS, Problem
@@ -228,10 +229,11 @@ def _factor(level: float, power: float) -> float:
 class _Pieces:
     """What the variance of a lift is made of; arrays (n,).
 
-    gap: q(x, pi) - V, where V is the mean reward; 0 without a model. rest: r - q(x, a), and r - V without a model.
-    centred: r - V. pi, mu: probabilities of the logged action. unseen: mean over rows of the sum of pi^2 over actions
-    with mu = 0, times the variance of the rest. effect: how much a cluster's rows vary together, a factor on the
-    variance.
+    gap: q(x, pi) - q(x, mu); q(x, pi) - V where the logging policy mu is not known in full, V the mean reward; 0
+    without a model. rest: r - q(x, a), and r - V without a model. centred: what the logging policy's own value has in
+    its place, the same or r - V. pi, mu: probabilities of the logged action. unseen: mean over rows of the sum of pi^2
+    over actions with mu = 0, times the variance of the rest. effect: how much a cluster's rows vary together, a factor
+    on the variance.
     """
 
     gap: Floats
@@ -246,7 +248,7 @@ class _Pieces:
     def spread(self, share: float) -> float | None:
         """Standard deviation of a row's contribution when a share of the decisions is uniform.
 
-        The contribution is gap + pi / m rest - mu / m (r - V) with m = (1 - share) mu + share / k: the value of the
+        The contribution is gap + pi / m rest - mu / m centred with m = (1 - share) mu + share / k: the value of the
         policy minus that of the logging policy. Rows of the log stand for rows of the new one with weight m / mu.
         """
         if share == 0 and self.unseen > 0:
@@ -268,8 +270,15 @@ def _pieces(problem: Problem, model: OutcomeModel, folds: int, seed: int) -> _Pi
     centred = log.rewards - log.rewards.mean()
     gap, rest, unseen = np.zeros(len(log)), centred, 0.0
     if policy.complete:
-        terms = outcome_terms(log, policy, model, folds, seed)
-        gap, rest = terms.q_target - log.rewards.mean(), log.rewards - terms.q_logged
+        trained = train(log, model, folds, seed)
+        logging = known_logging(log)
+        if logging is None:
+            logged, target = trained.columns(policy)
+            gap, rest = target - log.rewards.mean(), log.rewards - logged
+        else:
+            logged, target, own = trained.columns(policy, logging)
+            gap = target - own
+            rest = centred = log.rewards - logged
         if log.logging is not None and log.logging.complete and not log.logging_covers_all:
             unseen = _unseen(problem) * float(np.mean(rest**2))
     z = gap + pi / mu * rest - centred

@@ -14,7 +14,7 @@ from cael._types import Floats
 from cael.diagnostics import WeightFacts, weight_facts
 from cael.errors import InputError, NeedsError, PolicyError, SupportError
 from cael.log import LoggedData
-from cael.outcomes.base import OutcomeModel, OutcomeTerms, outcome_terms
+from cael.outcomes.base import OutcomeModel, OutcomeTerms, Trained, terms_of, train
 from cael.policy import Policy, as_policy, logged_probability, probabilities
 
 NEEDS = {
@@ -37,6 +37,13 @@ class Problem:
         if self.policy.n_actions is not None and self.policy.n_actions != log.n_actions:
             raise PolicyError(f"{self.policy!r} has {self.policy.n_actions} actions, but the log has {log.n_actions}.")
         self._outcomes: dict[tuple[OutcomeModel, int, int], OutcomeTerms] = {}
+        self._trained: dict[tuple[OutcomeModel, int, int], Trained] = {}
+
+    def of(self, policy: Policy | ArrayLike) -> Problem:
+        """The same question about another policy; outcome models, which do not depend on it, are shared."""
+        made = Problem(self.log, policy)
+        made._trained = self._trained
+        return made
 
     def missing(self, needs: tuple[str, ...]) -> list[str]:
         """Those of the needs that this log and policy cannot meet, in words."""
@@ -105,5 +112,12 @@ class Problem:
         """Predictions of an outcome model, trained once however many estimators ask for it."""
         key = (model, folds, seed)
         if key not in self._outcomes:
-            self._outcomes[key] = outcome_terms(self.log, self.policy, model, folds, seed)
+            self._outcomes[key] = terms_of(self.trained(model, folds, seed), self.policy)
         return self._outcomes[key]
+
+    def trained(self, model: OutcomeModel, folds: int, seed: int) -> Trained:
+        """An outcome model trained on the log."""
+        key = (model, folds, seed)
+        if key not in self._trained:
+            self._trained[key] = train(self.log, model, folds, seed)
+        return self._trained[key]

@@ -18,6 +18,7 @@ from cael.errors import InputError, first_bad, positive_int
 from cael.estimators import Estimator, LoggedMean
 from cael.evaluation import direction, html_rows, refuse_constant_rewards
 from cael.inference import Interval
+from cael.lifting import control, lift_of
 from cael.log import LoggedData
 from cael.policy import Policy
 from cael.problem import Problem
@@ -167,7 +168,7 @@ def segments(
     chosen = default_estimator([problem.policy]) if estimator is None else estimator
     problem.require(chosen.name, chosen.needs)
     estimate = chosen.solve(problem)
-    lift = estimate - LoggedMean().solve(problem)
+    lift = lift_of(estimate, LoggedMean().solve(problem), control(problem, chosen))
     z = np.asarray(lift.contributions)
     groups = [np.flatnonzero(codes == code) for code in range(len(names))]
     lifts = np.array([z[at].mean() for at in groups])

@@ -71,7 +71,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
     "evaluation": record(
         reading_=ref("reading"), version=TEXT, log=TEXT, fingerprint=TEXT, policy=TEXT, level=NUMBER, headline=TEXT,
         verdict=ref("verdict"), direction=DIRECTION, overlap={"type": ["object", "null"]},
-        lift=record(value=NUMBER, stderr=NUMBER, interval=ref("interval"), relative=MAYBE),
+        lift=record(value=NUMBER, stderr=NUMBER, interval=ref("interval"), relative=MAYBE, adjusted_=TRUTH),
         estimates=several(ref("estimate")), skipped=several(record(estimator=TEXT, reason=TEXT)),
         segments_=by_name(ref("segments")), windows_=ref("segments"), calibration_=ref("calibration"), truth_=NUMBER,
     ),

@@ -110,28 +110,51 @@ class OutcomeTerms:
     cross_fitted: bool | None
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """An outcome model trained on a log, and its predictions for the log's own rows.
+
+    parts: (rows, model) pairs, each model for rows that it was not trained on, or one pair for all rows (None).
+    cross_fitted: as of `OutcomeTerms`.
+    """
+
+    log: LoggedData
+    parts: tuple[tuple[Array | None, FittedOutcome], ...]
+    cross_fitted: bool | None
+
+    def columns(self, *policies: Policy) -> list[Floats]:
+        """q(x_i, a_i), and for each policy sum over a of policy(a|x_i) q(x_i, a), each (n,), in one pass."""
+        found = [np.empty(len(self.log)) for _ in range(1 + len(policies))]
+        for rows, fitted in self.parts:
+            log, at = self.log if rows is None else self.log.take(rows), 0
+            for batch in log.batches(width=log.n_actions):
+                where = slice(at, at + len(batch)) if rows is None else rows[at : at + len(batch)]
+                found[0][where] = fitted.logged(batch)
+                for column, policy in zip(found[1:], policies, strict=True):
+                    column[where] = fitted.value(batch, probabilities(policy, batch))
+                at += len(batch)
+        return found
+
+
+def train(log: LoggedData, model: OutcomeModel, folds: int, seed: int) -> Trained:
+    """Train a model on the log, cross-fitted where something is trained and folds >= 2."""
+    if not model.trains or folds < 2:
+        return Trained(log, ((None, model.fit(log, seed)),), cross_fitted=False if model.trains else None)
+    held_out = list(log.folds(folds, seed))
+    parts = tuple(zip(held_out, model.fit_without(log, held_out, seed), strict=True))
+    return Trained(log, parts, cross_fitted=True)
+
+
 def outcome_terms(log: LoggedData, policy: Policy, model: OutcomeModel, folds: int, seed: int) -> OutcomeTerms:
     """The two columns that every estimator with an outcome model needs, cross-fitted where something is trained."""
-    if not model.trains or folds < 2:
-        fitted = model.fit(log, seed)
-        columns = _columns(log, policy, fitted)
-        return OutcomeTerms(*columns, cross_fitted=False if model.trains else None)
-    held_out = list(log.folds(folds, seed))
-    logged, target = np.empty(len(log)), np.empty(len(log))
-    for rows, fitted in zip(held_out, model.fit_without(log, held_out, seed), strict=True):
-        logged[rows], target[rows] = _columns(log.take(rows), policy, fitted)
-    return OutcomeTerms(logged, target, cross_fitted=True)
+    return terms_of(train(log, model, folds, seed), policy)
 
 
-def _columns(log: LoggedData, policy: Policy, fitted: FittedOutcome) -> tuple[Floats, Floats]:
-    logged, target = np.empty(len(log)), np.empty(len(log))
-    at = 0
-    for batch in log.batches(width=log.n_actions):
-        part = slice(at, at + len(batch))
-        logged[part] = fitted.logged(batch)
-        target[part] = fitted.value(batch, probabilities(policy, batch))
-        at += len(batch)
-    return logged, target
+def terms_of(trained: Trained, policy: Policy) -> OutcomeTerms:
+    """The two columns, by a model that is trained already."""
+    logged, target = trained.columns(policy)
+    return OutcomeTerms(logged, target, trained.cross_fitted)
 
 
 def action_inputs(setting: str, log: LoggedData, model: Any) -> tuple[bool, bool]:

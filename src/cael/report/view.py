@@ -193,6 +193,7 @@ def _headline(
         best, base, lift = evaluation.best, evaluation.baseline, evaluation.lift
         inside, gain = trusted(best, evaluation.level), trusted(lift, evaluation.level)
         lift_name, direction = "Lift over the old policy", evaluation.direction
+        adjusted = evaluation.control is not None
         name, level = best.estimator, evaluation.level
     else:
         assert comparison is not None
@@ -200,14 +201,16 @@ def _headline(
         best, base, lift, gain = top.estimate, comparison.baseline, top.lift, top.interval
         inside, direction, level = best.interval(comparison.level), top.direction, comparison.level
         lift_name, name = f"Lift of {short(top.name, 40)}", short(top.name, 40)
+        adjusted = lift.value != best.value - base.value
     direction = "not to be relied on" if trust == "refuse" else direction
     relative = f" ({lift.value / abs(base.value):+.1%})" if base.value else ""
+    how = "; without what chance did to the logged actions" if adjusted else ""
     return (
         ("Value of the new policy", number(best.value), f"{level:.0%} interval {number(inside.low)} to "
          f"{number(inside.high)}; {name}"),
         ("Value of the old policy", number(base.value), f"mean logged reward of {len(base.contributions):,} rows"),
         (lift_name, signed(lift.value) + relative, f"{level:.0%} interval {signed(gain.low)} to {signed(gain.high)}: "
-         f"{direction}"),
+         f"{direction}{how}"),
     )  # fmt: skip
 
 

@@ -1,0 +1,118 @@
+"""The lift: a paired contrast that loses the chance of the logged actions, and nothing else."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import cael
+from cael.diagnostics import contrast_floor
+from cael.lifting import control, lift_of
+
+WORLD = cael.worlds.IndependentWorld(n_actions=8, population=2000)
+LOG = WORLD.sample(800, seed=0)
+NEAR = cael.Mixture([WORLD.logging, WORLD.target], [0.8, 0.2])
+SNDR = cael.SNDR()
+PLAIN = cael.LoggedData(LOG.contexts, LOG.actions, LOG.rewards, LOG.propensities, n_actions=8)
+
+
+def parts(log, policy, estimator=SNDR):
+    problem = cael.Problem(log, policy)
+    return estimator.solve(problem), cael.LoggedMean().solve(problem), control(problem, estimator)
+
+
+@pytest.mark.parametrize("estimator", [cael.SNDR(), cael.DR(), cael.SNIPS()])
+def test_the_logging_policy_has_no_lift_over_itself(estimator):
+    found = lift_of(*parts(LOG, WORLD.logging, estimator))
+    assert abs(found.value) < 1e-9
+    assert found.stderr < 1e-9
+
+
+def test_it_is_the_doubly_robust_estimator_applied_to_both_policies_up_to_the_slope():
+    mine = lift_of(*parts(LOG, NEAR))
+    twice = cael.SNDR().estimate(LOG, NEAR) - cael.SNDR().estimate(LOG, WORLD.logging)
+    plain = cael.SNDR().estimate(LOG, NEAR) - cael.LoggedMean().estimate(LOG, NEAR)
+    assert mine.value == pytest.approx(twice.value, abs=0.3 * twice.stderr)
+    assert mine.stderr <= twice.stderr < 0.6 * plain.stderr
+
+
+def test_without_the_whole_logging_policy_it_is_the_plain_difference():
+    estimate, base, none = parts(PLAIN, NEAR)
+    assert none is None
+    assert lift_of(estimate, base, none).value == estimate.value - base.value
+    guessed = cael.LoggedData(LOG.contexts, LOG.actions, LOG.rewards, logging=cael.estimate_logging(PLAIN), n_actions=8)
+    assert parts(guessed, NEAR)[2] is None  # an estimated logging policy does not make the mean of the control 0
+    assert not cael.evaluate(PLAIN, NEAR, learn=False).to_dict()["lift"]["adjusted"]
+    assert cael.evaluate(LOG, NEAR, learn=False).to_dict()["lift"]["adjusted"]
+
+
+def test_a_model_that_saw_its_rows_is_not_used():
+    assert parts(LOG, NEAR, cael.DR(folds=0))[2] is None
+
+
+def test_the_control_has_mean_0_even_for_a_wrong_model():
+    wrong = cael.SNDR(cael.FixedOutcome(np.arange(8.0)))
+    found = np.array([parts(WORLD.sample(400, seed), NEAR, wrong)[2].mean() for seed in range(60)])
+    assert abs(found.mean()) < 4 * found.std() / np.sqrt(60)
+    assert found.std() > 0
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_it_never_has_a_larger_error_than_the_plain_difference(seed, clustered):
+    rng = np.random.default_rng(seed)
+    estimate, base, _ = parts(PLAIN, NEAR, cael.SNIPS())
+    clusters = rng.integers(0, 100, len(PLAIN)) if clustered else None
+    estimate, base = (dataclasses.replace(each, clusters=clusters) for each in (estimate, base))
+    found = lift_of(estimate, base, rng.standard_normal(len(PLAIN)) * rng.exponential())
+    assert found.stderr <= (estimate - base).stderr * (1 + 1e-12)
+    assert found.contributions.mean() == pytest.approx(found.value)
+
+
+def test_compare_counts_the_bias_of_an_estimator_that_bounds_it():
+    auto = cael.Auto(learn=False)
+    row = cael.compare(LOG, {"near": NEAR}, auto)["near"]
+    assert row.lift.diagnostics.bias_bound is not None
+    biased = dataclasses.replace(row.lift.diagnostics, bias_bound=1.0)
+    assert dataclasses.replace(row.lift, diagnostics=biased).interval(0.95, "bias_aware").width > 2.0
+    assert row.interval.width >= row.lift.interval(0.95, "bias_aware").width * 0.9
+
+
+def test_compare_trains_an_outcome_model_once_for_all_policies(monkeypatch):
+    calls = []
+    fit = cael.Ridge.fit_without
+    monkeypatch.setattr(cael.Ridge, "fit_without", lambda *given: calls.append(1) or fit(*given))
+    cael.compare(LOG, {"near": NEAR, "target": WORLD.target, "uniform": cael.Uniform(8)})
+    assert len(calls) == 1
+
+
+def test_the_floor_of_a_contrast_keeps_the_correlation_of_the_rows():
+    assert contrast_floor((1.0, 1.0, 0.0), (3.0, 3.0)) == 0.0  # a - a
+    assert contrast_floor((1.0, 1.0, 2**0.5), (3.0, 4.0)) == pytest.approx(5.0)  # independent
+    assert contrast_floor((3.0, 4.0, 2.0), (1.0, None)) == pytest.approx(2.0)  # no floor binds: the error itself
+    assert contrast_floor((1.0, 1.0, 0.5), (None, None)) is None
+    assert contrast_floor((0.0, 1.0, 1.0), (2.0, None)) == pytest.approx(5**0.5)
+
+
+def test_an_estimate_with_a_floor_minus_itself_is_0_without_doubt():
+    found = cael.Auto(learn=False).estimate(LOG, WORLD.target)
+    assert found.diagnostics.stderr_floor > 0
+    assert (found - found).interval(method="bias_aware").width == pytest.approx(4 * found.diagnostics.bias_bound)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [0.2, 1.0])
+def test_its_intervals_cover_the_true_lift(share):
+    """On a world where the model is good: the error of a near policy's lift falls to less than half."""
+    world, trials = cael.worlds.IndependentWorld(), 200
+    policy = cael.Mixture([world.logging, world.target], [1 - share, share])
+    truth = world.value(policy) - world.value(world.logging)
+    found = [parts(world.sample(1500, 7000 + t), policy) for t in range(trials)]
+    lifts = [lift_of(*each) for each in found]
+    covered = np.mean([truth in each.interval() for each in lifts])
+    assert abs(covered - 0.95) < 4 * np.sqrt(0.95 * 0.05 / trials)
+    plain = np.mean([(estimate - base).stderr for estimate, base, _ in found])
+    assert np.mean([each.stderr for each in lifts]) < (0.5 if share == 0.2 else 1.0) * plain
+    half = np.mean([truth in each.interval(0.67) for each in lifts])  # half as wide: the negative control
+    assert half < 0.95 - 4 * np.sqrt(0.95 * 0.05 / trials)
