@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, final
 
 from cael.errors import InputError
+from cael.io.csv_files import Copy, copied
 
 BATCH_ROWS = 2**16
 
@@ -35,20 +36,20 @@ def format_of(name: str) -> str | None:
 class File:
     """One file. parts: columns that its folder names give it, as in `day=2026-01-31/part.parquet`.
 
-    table: its content, where that had to be read to know the types of the columns (CSV).
+    copy: its content as Arrow, where it had to be read whole to know the types of the columns (CSV).
     """
 
     path: Path
     format: str
     parts: tuple[tuple[str, str], ...] = ()
-    table: Any = None
+    copy: Copy | None = None
 
     def opened(self) -> File:
-        """The file, with its content where it must be read whole."""
-        if self.format != "csv" or self.table is not None:
+        """The file, with a copy of its content where it must be read whole."""
+        if self.format != "csv" or self.copy is not None:
             return self
         with _readable(self.path):
-            return replace(self, table=_read_csv(self.path))
+            return replace(self, copy=copied(self.path))
 
     def schema(self) -> Any:
         """Names and types of the columns."""
@@ -62,7 +63,8 @@ class File:
             elif self.format == "arrow":
                 found = _open_arrow(self.path).schema
             else:
-                found = self.table.schema
+                assert self.copy is not None
+                found = self.copy.schema
             _ = found.names  # decodes them, which fails where they are not UTF-8
         for name, _ in self.parts:
             found = found.append(pa.field(name, pa.string()))
@@ -88,20 +90,8 @@ class File:
             for batch in _open_arrow(self.path):
                 yield batch.select(columns)
         else:
-            yield from self.table.select(columns).to_batches(BATCH_ROWS)
-
-
-def _read_csv(path: Path) -> Any:
-    import pyarrow as pa
-    from pyarrow import csv
-
-    tab = path.name.lower().endswith((".tsv", ".tsv.gz"))
-    parse = csv.ParseOptions(delimiter="\t" if tab else ",", newlines_in_values=True)
-    convert = csv.ConvertOptions(quoted_strings_can_be_null=False)
-    try:
-        return csv.read_csv(path, parse_options=parse, convert_options=convert)
-    except pa.ArrowInvalid:  # once more on one thread, which can say in which row
-        return csv.read_csv(path, csv.ReadOptions(use_threads=False), parse, convert)
+            assert self.copy is not None
+            yield from self.copy.batches(columns)
 
 
 def _with_parts(batch: Any, columns: Sequence[str], own: dict[str, str]) -> Any:
