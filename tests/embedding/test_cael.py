@@ -235,6 +235,9 @@ def test_nothing_to_learn_falls_back_on_the_mean_and_says_so():
     assert abs(found.value - snips.value) < snips.stderr
     assert facts.roughness == pytest.approx(0.5 * np.abs(target(4) - 0.25).sum())  # a constant f: flat, or sharp
     assert 0.0 in found.interval(method="bias_aware")
+    assert dict(found.facts())["reward explained, held out"].startswith("nothing")
+    assert "bandwidth" not in dict(found.facts())  # every one of them gives the same
+    assert any("nothing was learned" in each for each in found.diagnostics.warnings)
 
 
 def test_target_mass_on_actions_that_are_never_logged_is_carried_by_their_neighbours():

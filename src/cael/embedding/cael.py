@@ -10,7 +10,7 @@ import numpy as np
 
 from cael import inference
 from cael._types import Floats
-from cael.diagnostics import Candidate, EmbeddingFacts, weight_facts, weighted
+from cael.diagnostics import NOTHING_LEARNED, Candidate, EmbeddingFacts, weight_facts, weighted
 from cael.embedding.blend import BOUND, Blend, PathFacts, blend
 from cael.embedding.estimators import require_torch
 from cael.embedding.settings import Growth
@@ -115,7 +115,9 @@ def estimate_from(
     known = float(np.sqrt(max(second.mean() - 1, 0.0) / len(log)))
     error = max(inference.stderr(inference.units(w, log.clusters)), known)
     error = error if error > SAME else 0.0
-    told = weighted(w, problem.weights, weight_facts(w, error, problem.unsupported_mass), cross_fitted=True)
+    extra = () if rewards.explained > 0 else (NOTHING_LEARNED,)
+    found = weight_facts(w, error, problem.unsupported_mass)
+    told = weighted(w, problem.weights, found, cross_fitted=True, extra=extra)
     floor = float(np.sqrt(_noise(facts, form) * second.mean() / len(log)))
     told = replace(
         told,
