@@ -144,14 +144,15 @@ def test_without_any_support_it_says_why_nothing_is_left():
 
 
 def test_constant_rewards():
-    """Without learning the answer is that constant, exactly; there is nothing to learn from, and CAEL says so."""
+    """The answer is that constant, exactly; CAEL, which has nothing to learn from, is left out, and a warning says so."""
     log = cael.LoggedData(LOG.contexts, LOG.actions, np.full(240, 2.5), logging=LOG.logging, n_actions=8)
     found = cael.Auto(learn=False).estimate(log, POLICY)
     assert found.value == pytest.approx(2.5)
     assert found.interval(method="bias_aware").width == pytest.approx(0, abs=1e-9)
     pytest.importorskip("torch")
-    with pytest.raises(cael.InputError, match="rewards are all equal"):
-        cael.Auto(cael=TINY).estimate(log, POLICY)
+    found = cael.Auto(cael=TINY).estimate(log, POLICY)
+    assert found.value == pytest.approx(2.5)
+    assert any("left CAEL" in each and "rewards that are not all equal" in each for each in found.diagnostics.warnings)
 
 
 def test_with_learning_cael_is_the_third_candidate():

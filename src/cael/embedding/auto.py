@@ -64,6 +64,8 @@ class Auto(Estimator):
                 missing = [*missing, "torch, which is not installed (pip install 'cael[learn]')"]
             if isinstance(each, CAEL) and len(problem.log) * problem.log.n_actions > MOST_CELLS:
                 missing = [*missing, f"rows times actions to be at most {MOST_CELLS:,}; ask for CAEL itself"]
+            if isinstance(each, CAEL) and (problem.log.rewards == problem.log.rewards[0]).all():
+                missing = [*missing, "rewards that are not all equal, to learn from"]
             if missing:
                 left_out.append(f"Auto left {each.name} out: it needs {'; and '.join(missing)}.")
                 continue
