@@ -16,7 +16,9 @@ MEAN_WEIGHT_Z = 3.0
 HEAVY_TAIL = 0.7
 UNSUPPORTED = 0.01
 ONE_ROW = 0.1
-NOTHING_LEARNED = "No model predicts held-out rewards better than their mean: nothing was learned to share between actions."
+NOTHING_LEARNED = (
+    "No model predicts held-out rewards better than their mean: nothing was learned to share between actions."
+)
 
 
 @final

@@ -241,29 +241,27 @@ def surprise(log: LoggedData, found: Survey, limits: Thresholds) -> Check | None
 def column(log: LoggedData, found: Survey) -> Check | None:
     """Where only logged propensities are known: whether they have anything to do with the logged actions."""
     p = None if found.score is not None else action_matters(log)
-    if p is None:
-        return None
-    if p <= UNRELATED:
-        return Check("propensity_column", "pass", p, "The propensities depend on the actions they belong to.")
-    told = (
-        f"Given the contexts, the propensities have nothing to do with the actions beside them (p = {p:.2f}): one of "
-        "the two columns may belong to other rows."
-    )
-    return Check("propensity_column", "warn", p, told)
+    return _relation(
+        "propensity_column", p, UNRELATED, "The propensities depend on the actions they belong to.",
+        "Given the contexts, the propensities have nothing to do with the actions beside them",
+        "one of the two columns may belong to other rows",
+    )  # fmt: skip
 
 
 def effect(log: LoggedData) -> Check | None:
     """Whether rewards have anything to do with the actions; if not, the columns may not belong together."""
-    p = depends_on_action(log.rewards, log)
+    return _relation(
+        "action_effect", depends_on_action(log.rewards, log), NO_EFFECT, "The rewards depend on the actions.",
+        "The rewards show no sign of depending on the actions",
+        "no action is better than another, or the two columns belong to different rows",
+    )  # fmt: skip
+
+
+def _relation(name: str, p: float | None, most: float, seen: str, unseen: str, so: str) -> Check | None:
+    """Whether a p-value shows that two columns depend on each other; None where it could not be computed."""
     if p is None:
         return None
-    if p <= NO_EFFECT:
-        return Check("action_effect", "pass", p, "The rewards depend on the actions.")
-    told = (
-        f"The rewards show no sign of depending on the actions (p = {p:.2f}): no action is better than another, or the "
-        "two columns belong to different rows."
-    )
-    return Check("action_effect", "warn", p, told)
+    return Check(name, "pass", p, seen) if p <= most else Check(name, "warn", p, f"{unseen} (p = {p:.2f}): {so}.")
 
 
 def drifting(log: LoggedData, best: Estimate, level: float, limits: Thresholds) -> Check:

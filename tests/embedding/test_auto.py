@@ -144,7 +144,7 @@ def test_without_any_support_it_says_why_nothing_is_left():
 
 
 def test_constant_rewards():
-    """The answer is that constant, exactly; CAEL, which has nothing to learn from, is left out, and a warning says so."""
+    """The answer is that constant, exactly; CAEL, which has nothing to learn from, is left out with a warning."""
     log = cael.LoggedData(LOG.contexts, LOG.actions, np.full(240, 2.5), logging=LOG.logging, n_actions=8)
     found = cael.Auto(learn=False).estimate(log, POLICY)
     assert found.value == pytest.approx(2.5)

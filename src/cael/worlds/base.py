@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from cael._types import Floats, Ints
 from cael.log import LoggedData
-from cael.policy import Policy
+from cael.policy import Policy, Uniform
+from cael.scored import EpsilonGreedy, Softmax
 
 
 @runtime_checkable
@@ -24,6 +26,31 @@ class World(Protocol):
 
     def value(self, policy: Policy) -> float:
         """The true value of a policy."""
+
+
+class ScoredWorld(ABC):
+    """A world whose two policies follow from its expected rewards q."""
+
+    n_actions: int
+    gamma: float
+    epsilon: float
+
+    @abstractmethod
+    def q(self, contexts: Floats) -> Floats:
+        """Expected rewards of all actions, (b, d) -> (b, k)."""
+
+    def _tilted(self, contexts: Floats) -> Floats:
+        return self.gamma * self.q(contexts)
+
+    @property
+    def logging(self) -> Policy:
+        """Softmax of gamma q."""
+        return Uniform(self.n_actions) if self.gamma == 0 else Softmax(self._tilted)
+
+    @property
+    def target(self) -> Policy:
+        """Epsilon-greedy on q."""
+        return EpsilonGreedy(self.q, self.epsilon)
 
 
 def draw_actions(p: Floats, rng: np.random.Generator) -> Ints:

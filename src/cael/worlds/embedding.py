@@ -11,8 +11,8 @@ import numpy as np
 from cael._types import Floats, Ints, frozen
 from cael.errors import InputError, choose, positive_int
 from cael.log import LoggedData
-from cael.policy import Policy, Uniform
-from cael.scored import EpsilonGreedy, Softmax
+from cael.policy import Policy
+from cael.worlds.base import ScoredWorld
 from cael.worlds.population import Population, check_common, check_noise, generator
 
 REWARDS = ("linear", "logistic", "sparse")
@@ -20,7 +20,7 @@ REWARDS = ("linear", "logistic", "sparse")
 
 @final
 @dataclass(frozen=True)
-class EmbeddingWorld:
+class EmbeddingWorld(ScoredWorld):
     """Actions with categorical embeddings (Saito and Joachims 2022), through which alone they act on the reward.
 
     An action has `dims` embedding dimensions of `categories` values each. q(x, e) = sum_d importance_d s_d(x, e_d) with
@@ -122,21 +122,8 @@ class EmbeddingWorld:
                 total += _sigmoid(scores[:, range(self.dims), codes].sum(axis=1))[:, None] * chance
         return total
 
-    def _tilted(self, contexts: Floats) -> Floats:
-        return self.gamma * self.q(contexts)
-
     def _means(self, members: Ints) -> Floats:
         return self.q(self._made.contexts[members])
-
-    @property
-    def logging(self) -> Policy:
-        """Softmax of gamma q."""
-        return Uniform(self.n_actions) if self.gamma == 0 else Softmax(self._tilted)
-
-    @property
-    def target(self) -> Policy:
-        """Epsilon-greedy on q."""
-        return EpsilonGreedy(self.q, self.epsilon)
 
     def sample(self, n: int, seed: int) -> LoggedData:
         """A log of n rows."""

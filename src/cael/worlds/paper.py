@@ -11,14 +11,13 @@ import numpy as np
 from cael._types import Floats, frozen
 from cael.errors import InputError, positive_int
 from cael.log import BATCH_BYTES, Batch, LoggedData
-from cael.policy import Policy, Uniform, as_policy, probabilities
-from cael.scored import EpsilonGreedy, Softmax
-from cael.worlds.base import draw_actions
+from cael.policy import Policy, as_policy, probabilities
+from cael.worlds.base import ScoredWorld, draw_actions
 
 
 @final
 @dataclass(frozen=True)
-class PaperWorld:
+class PaperWorld(ScoredWorld):
     """Contexts uniform on [0, 1]^d; action a has a vector whose first component is a/k (a = 1..k), the others U[0, 1].
 
     Reward: normal with mean q(x, a) = 10 exp(-(x_1 - a_1)^2) and standard deviation reward_std. Logging policy:
@@ -58,19 +57,6 @@ class PaperWorld:
         """Expected rewards of all actions, (b, d) -> (b, k)."""
         gap = contexts[:, :1] - np.arange(1, self.n_actions + 1) / self.n_actions
         return 10 * np.exp(-(gap**2))
-
-    def _tilted(self, contexts: Floats) -> Floats:
-        return self.gamma * self.q(contexts)
-
-    @property
-    def logging(self) -> Policy:
-        """Softmax of gamma q."""
-        return Uniform(self.n_actions) if self.gamma == 0 else Softmax(self._tilted)
-
-    @property
-    def target(self) -> Policy:
-        """Epsilon-greedy on q."""
-        return EpsilonGreedy(self.q, self.epsilon)
 
     def sample(self, n: int, seed: int) -> LoggedData:
         """A log of n rows; block by block, so that no n x k array is made."""

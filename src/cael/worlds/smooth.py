@@ -11,14 +11,14 @@ import numpy as np
 from cael._types import Floats, Ints, frozen
 from cael.errors import positive_int
 from cael.log import LoggedData
-from cael.policy import Policy, Uniform
-from cael.scored import EpsilonGreedy, Softmax
+from cael.policy import Policy
+from cael.worlds.base import ScoredWorld
 from cael.worlds.population import Population, check_common, check_noise, generator
 
 
 @final
 @dataclass(frozen=True)
-class IndependentWorld:
+class IndependentWorld(ScoredWorld):
     """Rewards that are independent across actions: what one action earns says nothing about another.
 
     q(x, a) = b_a + sin(w_a'x + c_a) with b_a, w_a, c_a drawn for each action on its own. The action features, if
@@ -62,21 +62,8 @@ class IndependentWorld:
         _, base, phase, slopes = self._made
         return base + np.sin(contexts @ slopes + phase)
 
-    def _tilted(self, contexts: Floats) -> Floats:
-        return self.gamma * self.q(contexts)
-
     def _means(self, members: Ints) -> Floats:
         return self.q(self._made[0].contexts[members])
-
-    @property
-    def logging(self) -> Policy:
-        """Softmax of gamma q."""
-        return Uniform(self.n_actions) if self.gamma == 0 else Softmax(self._tilted)
-
-    @property
-    def target(self) -> Policy:
-        """Epsilon-greedy on q."""
-        return EpsilonGreedy(self.q, self.epsilon)
 
     def sample(self, n: int, seed: int) -> LoggedData:
         """A log of n rows."""
@@ -89,7 +76,7 @@ class IndependentWorld:
 
 @final
 @dataclass(frozen=True)
-class DenseWorld:
+class DenseWorld(ScoredWorld):
     """A problem where every input matters: all context coordinates and all features of the action enter the reward.
 
     q(x, a) = x'B f(a) / sqrt(d m) + tanh(x'C f(a) / sqrt(d m)) with dense B, C; contexts and features f(a) are standard
@@ -132,21 +119,8 @@ class DenseWorld:
         _, linear, bent = self._made
         return contexts @ linear + np.tanh(contexts @ bent)
 
-    def _tilted(self, contexts: Floats) -> Floats:
-        return self.gamma * self.q(contexts)
-
     def _means(self, members: Ints) -> Floats:
         return self.q(self._made[0].contexts[members])
-
-    @property
-    def logging(self) -> Policy:
-        """Softmax of gamma q."""
-        return Uniform(self.n_actions) if self.gamma == 0 else Softmax(self._tilted)
-
-    @property
-    def target(self) -> Policy:
-        """Epsilon-greedy on q."""
-        return EpsilonGreedy(self.q, self.epsilon)
 
     def sample(self, n: int, seed: int) -> LoggedData:
         """A log of n rows."""
