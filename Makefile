@@ -4,7 +4,7 @@ BIN := .venv/bin
 RUN := .venv/.installed
 DEV := .venv/.installed-dev
 
-.PHONY: demo test check slow bench readings verdicts quick docs clean
+.PHONY: demo test check slow bench readings verdicts verdicts-learned quick docs clean
 
 demo: $(RUN)
 	$(BIN)/cael demo
@@ -36,6 +36,10 @@ quick: $(DEV)
 
 verdicts: $(DEV)
 	$(BIN)/python -m cael.experiments.verdicts run --out docs/results/verdicts.json --trials 60
+	$(BIN)/python -m cael.experiments.verdicts page --out docs/results
+
+verdicts-learned: $(DEV)
+	$(BIN)/python -m cael.experiments.verdicts run --out docs/results/verdicts_learned.json --learn --trials 10
 	$(BIN)/python -m cael.experiments.verdicts page --out docs/results
 
 docs: $(DEV)

@@ -14,6 +14,7 @@ from rich.console import Console
 import cael
 from cael import Check, InputError, Thresholds
 from cael.experiments import verdicts as experiment
+from cael.experiments.broken import ClickWorld
 from cael.judging import judge
 from cael.survey import survey
 from cael.verdict import verdict_of, worst
@@ -210,16 +211,63 @@ def test_overlap_adds_up():
 
 
 def test_the_experiment_counts_every_trial(tmp_path):
-    cell = experiment.cell("w", WORLD, 500, "rewards that drift", 3)
+    trials = [experiment.trial("w", WORLD, 500, "rewards that drift", seed) for seed in range(3)]
+    cell = experiment.cell(trials)
     assert cell.ok + cell.caution + cell.refuse + cell.errors == 3
     (tmp_path / "verdicts.json").write_text(json.dumps([dataclasses.asdict(cell)]))
     experiment.main(["page", "--out", str(tmp_path)])
     assert "rewards that drift" in (tmp_path / "verdicts.inc").read_text()
     assert "| w | 500 |" in (tmp_path / "verdicts_worlds.inc").read_text()
+    assert "Not measured with Auto yet" in (tmp_path / "verdicts_learned.inc").read_text()
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """An experiment of one small world under two conditions."""
+    monkeypatch.setattr(experiment, "worlds", lambda: {"w": (WORLD, 300), "slow": (WORLD, 300)})
+    monkeypatch.setattr(experiment, "SLOW_TO_TRAIN", ("slow",))
+    known = ("sound, logging policy known", "sound, propensities only")
+    monkeypatch.setattr(experiment, "CONDITIONS", {name: experiment.CONDITIONS[name] for name in known})
+
+
+def test_the_experiment_goes_on_where_it_was_stopped(small, tmp_path):
+    rows, whole = tmp_path / "rows.jsonl", tmp_path / "whole.jsonl"
+    first = experiment.run(tmp_path / "a.json", rows, 2)
+    kept = rows.read_text().splitlines()
+    assert len(kept) == 2 * 2 * 2
+    rows.write_text("\n".join(kept[:3]) + "\n" + kept[3][:20])  # a kill in the middle of a line
+    assert experiment.run(tmp_path / "b.json", rows, 2) == first
+    assert rows.read_text().splitlines()[:3] == kept[:3]  # nothing is run twice
+    assert experiment.run(tmp_path / "c.json", rows, 3) == experiment.run(tmp_path / "d.json", whole, 3)
+    with pytest.raises(SystemExit, match="holds trials with learn=False"):
+        experiment.run(tmp_path / "e.json", rows, 2, learn=True)
+
+
+def test_with_learning_the_headline_is_auto_and_slow_worlds_are_left_out_by_name(small, tmp_path, monkeypatch):
+    asked = []
+    evaluate = cael.evaluate
+    monkeypatch.setattr(cael, "evaluate", lambda *given, learn: asked.append(learn) or evaluate(*given, learn=False))
+    told = ["run", "--out", str(tmp_path / "verdicts_learned.json"), "--rows", str(tmp_path / "r.jsonl")]
+    experiment.main([*told, "--trials", "2", "--learn"])
+    assert asked == [True] * 4
+    (tmp_path / "verdicts.json").write_text("[]")
+    experiment.main(["page", "--out", str(tmp_path)])
+    page = (tmp_path / "verdicts_learned.inc").read_text()
+    assert "Worlds: w." in page
+    assert "| sound, logging policy known | Auto | 2 |" in page
+
+
+@pytest.mark.slow
+def test_two_trials_with_auto(tmp_path):
+    told = ["run", "--out", str(tmp_path / "v.json"), "--rows", str(tmp_path / "r.jsonl"), "--only", "digits"]
+    experiment.main([*told, "--trials", "2", "--learn"])
+    found = json.loads((tmp_path / "v.json").read_text())
+    assert {each["trials"] for each in found} == {2}
+    assert len(found) == len(experiment.CONDITIONS)
 
 
 def test_the_click_world_knows_its_truth():
-    world = experiment.ClickWorld()
+    world = ClickWorld()
     x = np.random.default_rng(0).normal(size=(200_000, 2))
     log = cael.LoggedData(x, np.zeros(len(x), int), np.zeros(len(x)), n_actions=10)
     p = np.concatenate([world.target.probabilities(b) for b in log.batches(width=10)])
