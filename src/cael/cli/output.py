@@ -113,6 +113,9 @@ def writable(out: Path | None) -> None:
         raise InputError(f"--out writes a report to a file that ends in .html; got {str(out)!r}.")
     if not out.parent.is_dir():
         raise InputError(f"--out: there is no folder {out.parent}.")
+    from cael.report.html import needed
+
+    needed()
 
 
 def save_report(out: Path, evaluation: Any, table: LogTable, **parts: Any) -> None:

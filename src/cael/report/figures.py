@@ -15,7 +15,6 @@ from typing import Any, final
 import numpy as np
 
 from cael.comparison import Comparison
-from cael.errors import InputError
 from cael.estimate import Estimate
 from cael.evaluation import Evaluation, axis, trusted
 from cael.overlap import Overlap
@@ -40,14 +39,6 @@ class Picture:
     wide: str
     narrow: str
     told: str
-
-
-def need_matplotlib() -> None:
-    """A clear error where the extra is not installed."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise InputError("a report needs matplotlib and jinja2: pip install 'cael[report]'.") from None
 
 
 def drawn(name: str, told: str, draw: Callable[[Any, bool], float]) -> Picture:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, final
 
@@ -44,7 +45,7 @@ def render(
     """
     if evaluation is None and comparison is None:
         raise InputError("a report needs an evaluation or a comparison: cael.evaluate(log, policy) makes one.")
-    figures.need_matplotlib()
+    needed()
     groups = _groups(segments, windows)
     page = view(evaluation, comparison, audit, groups, plan, calibration, title, settings or {}, seed)
     pictures = {
@@ -99,10 +100,14 @@ def show(evaluation: Evaluation | None = None, *, height: int = 720, **parts: An
     return Shown(render(evaluation, **parts), positive_int("height", height, least=100))
 
 
+def needed() -> None:
+    """Refuse where the extra is not installed; before the work is done, not after it."""
+    if find_spec("matplotlib") is None or find_spec("jinja2") is None:
+        raise InputError("a report needs matplotlib and jinja2: pip install 'cael[report]'.")
+
+
 def _template() -> Any:
-    try:
-        from jinja2 import Environment, StrictUndefined
-    except ImportError:
-        raise InputError("a report needs matplotlib and jinja2: pip install 'cael[report]'.") from None
+    from jinja2 import Environment, StrictUndefined
+
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(TEMPLATE.read_text(encoding="utf-8"))

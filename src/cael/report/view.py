@@ -276,7 +276,7 @@ def _actions(evaluation: Evaluation) -> Grid | None:
 def _groups(groups: Sequence[tuple[str, Segments]]) -> tuple[tuple[str, str, Grid], ...]:
     shown = groups[:MOST_GROUPS]
     most = room(len(shown))[1] if shown else 0
-    return tuple((f"By {short(name, 60)}", each.sentence(), _segments(each, most)) for name, each in shown)
+    return tuple((f"By {short(name, 60)}", each.sentence(), _segments(name, each, most)) for name, each in shown)
 
 
 def _rest(groups: Sequence[tuple[str, Segments]]) -> tuple[tuple[str, str], ...]:
@@ -286,9 +286,9 @@ def _rest(groups: Sequence[tuple[str, Segments]]) -> tuple[tuple[str, str], ...]
     return tuple(told)
 
 
-def _segments(found: Segments, most: int) -> Grid:
+def _segments(name: str, found: Segments, most: int) -> Grid:
     """The segments at both ends of the list, where they are too many: the worst matter as much as the best."""
-    head = (found.kind, *HEAD[1:6], "direction", "shrunk lift")
+    head = (short(name, 30), *HEAD[1:6], "direction", "shrunk lift")
     classes = [_row_class(row.direction, "ok") for row in ends(found.rows, most)]
     made = grid(head, [row[:8] for row in ends(found.table(), most)], (0, 6), classes)
     hidden = len(found.rows) - len(classes)
