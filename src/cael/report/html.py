@@ -39,7 +39,7 @@ def render(
 
     evaluation, comparison: at least one of the two; the verdict is that of the evaluation where both are given.
     segments: of one column, or of several by their names. At most four groups, the windows included, are shown with a
-    picture and a table, and of the others what they say in a sentence; the page stays below 300 KiB.
+    picture and a table, and of twenty others what they say in a sentence; the page stays below 300 KiB.
     settings: what else shall stand in the table of settings, such as file names; every string is escaped. seed: of
     the run.
     """

@@ -24,6 +24,7 @@ from cael.verdict import MEANING, Check, Verdict, by_gravity
 MOST_ROWS = 60
 MOST_GROUPS = 4
 """Segment columns, and windows of time, that a page shows with a picture and a table; of others it gives a sentence."""
+MOST_SENTENCES = 20
 MOST_TEXT = 300
 TITLES = {
     "evidence": "Evidence",
@@ -280,9 +281,9 @@ def _groups(groups: Sequence[tuple[str, Segments]]) -> tuple[tuple[str, str, Gri
 
 
 def _rest(groups: Sequence[tuple[str, Segments]]) -> tuple[tuple[str, str], ...]:
-    told = [(f"By {short(name, 60)}", each.sentence()) for name, each in groups[:MOST_ROWS]]
-    if len(groups) > MOST_ROWS:
-        told.append(("", f"{len(groups) - MOST_ROWS:,} more segment columns are not shown."))
+    told = [(f"By {short(name, 60)}", each.sentence()) for name, each in groups[:MOST_SENTENCES]]
+    if len(groups) > MOST_SENTENCES:
+        told.append(("", f"{len(groups) - MOST_SENTENCES:,} more segment columns are not shown."))
     return tuple(told)
 
 
