@@ -383,3 +383,15 @@ def test_logs_with_other_action_features_are_refused():
     worlds = [cael.worlds.PaperWorld(n_actions=8, action_dim=3, seed=seed) for seed in (0, 5)]
     with pytest.raises(cael.InputError, match="same action_features"):
         training.trial_data([world.sample(50, 0) for world in worlds], CPU)
+
+
+def test_training_takes_one_thread_and_gives_the_others_back():
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        with pytest.raises(ZeroDivisionError), training.deterministic():
+            assert torch.get_num_threads() == 1
+            raise ZeroDivisionError
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

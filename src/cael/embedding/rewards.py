@@ -16,7 +16,7 @@ from cael._types import Array, Floats
 from cael.embedding import sparse
 from cael.embedding.inputs import ActionInputs, action_inputs_of
 from cael.embedding.settings import Growth
-from cael.embedding.training import TrialData, check_alike, pick_device
+from cael.embedding.training import TrialData, check_alike, one_thread, pick_device
 from cael.errors import InputError
 from cael.log import Batch, LoggedData
 from cael.outcomes.base import FittedOutcome
@@ -76,6 +76,7 @@ class SparseRewards:
         )
         return replace(self, members=members)
 
+    @one_thread()
     def predict(self, fold: int, batch: Batch) -> Floats:
         """r_hat (b, k) for rows of a fold, by the models that did not see it."""
         if not self.ridge:
@@ -98,6 +99,7 @@ class SparseRewards:
             parts.append(torch.stack(every).mean(dim=0).cpu().numpy())
         return np.concatenate(parts).astype(np.float64) * self.spread + self.mean
 
+    @one_thread()
     @torch.no_grad()
     def network_logged(self, fold: int, batch: Batch) -> Floats:
         """What the networks predict for the logged actions (b,)."""
