@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import cael
 from cael.experiments import publish, registry
 from cael.experiments.manifest import write_manifest
-from cael.experiments.run import Where
+from cael.experiments.run import Where, plan
 from cael.experiments.spec import load
 from cael.experiments.trial import canonical
 from tests.experiments.test_results import rows_of
@@ -23,7 +24,15 @@ def runs(tmp_path):
     out.mkdir(parents=True)
     rng = np.random.default_rng(0)
     rows = rows_of(spec, lambda *_: rng.standard_normal(12))
-    (out / "trials.jsonl").write_text("".join(canonical({**row, "key": str(i)}) + "\n" for i, row in enumerate(rows)))
+    keys = {
+        (name, canonical(world), task.n, seed): key
+        for task in plan(spec, "cpu")
+        for (name, (world, seed)), key in zip(
+            [(name, each) for name in (task.name, task.auto) if name for each in task.trials], task.keys, strict=True
+        )
+    }
+    keyed = [{**r, "key": keys[r["estimator"], canonical(r["world"]), r["n"], r["seed"]]} for r in rows]
+    (out / "trials.jsonl").write_text("".join(canonical(row) + "\n" for row in keyed))
     write_manifest(out, spec, Where(), finished=False)
     write_manifest(out, spec, Where(), finished=True)
     return tmp_path / "runs"
@@ -44,6 +53,12 @@ def test_an_estimator_added_later_does_not_spoil_what_was_published(runs, tmp_pa
     before = publish.page(tmp_path / "results", draw=False)
     monkeypatch.setitem(registry.ESTIMATORS, "New", registry.ESTIMATORS["SNIPS"])
     assert publish.page(tmp_path / "results", draw=False) == before
+
+
+def test_rows_of_settings_that_are_no_longer_those_of_the_spec_are_not_published(runs, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(registry.ESTIMATORS, "DM", lambda device, quick: cael.DM(cael.Ridge(7.0)))
+    assert publish.take_over(runs, tmp_path / "results") == []
+    assert "left: logging was run with other settings than those of today, 60 of 720 rows" in capsys.readouterr().err
 
 
 def test_quick_and_unfinished_runs_are_left(runs, tmp_path):

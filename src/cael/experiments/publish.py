@@ -17,7 +17,7 @@ from typing import Any
 from cael.errors import InputError
 from cael.experiments import compact, figures
 from cael.experiments.claims import Verdict, judge, load_claims
-from cael.experiments.run import read_rows
+from cael.experiments.run import plan, read_rows
 from cael.experiments.spec import NAMES, Spec, load
 from cael.experiments.summary import Line, Table, lines_of, table_of, to_csv
 
@@ -36,7 +36,7 @@ def as_run(manifest: dict[str, Any]) -> Spec:
 
 
 def take_over(source: Path, results: Path) -> list[str]:
-    """Copy every finished experiment that is not a quick one from a folder of runs; their names."""
+    """Copy every finished experiment that is neither quick nor out of date from a folder of runs; their names."""
     taken = []
     for name in NAMES:
         here = source / name / "manifest.json"
@@ -44,18 +44,18 @@ def take_over(source: Path, results: Path) -> list[str]:
         if manifest is None or manifest["quick"] or not manifest["sessions"][-1]["finished"]:
             continue
         spec = as_run(manifest)
-        known = {(cell.n, json.dumps(cell.world, sort_keys=True)) for cell in spec.cells}
-        seeds = range(spec.seed, spec.seed + spec.runs)
-        rows = [
-            row
-            for row in read_rows(source / name / "trials.jsonl").values()
-            if (row["n"], json.dumps(row["world"], sort_keys=True)) in known
-            and row["estimator"] in spec.estimators
-            and row["seed"] in seeds
-        ]
+        rows, needed = read_rows(source / name / "trials.jsonl"), [k for task in plan(spec, "cpu") for k in task.keys]
+        lacking = sum(key not in rows for key in needed)
+        if lacking:
+            print(
+                f"left: {name} was run with other settings than those of today, {lacking} of {len(needed)} rows are "
+                f"not there. Run it again: cael reproduce {name} --out {source}",
+                file=sys.stderr,
+            )
+            continue
         out = results / name
         out.mkdir(parents=True, exist_ok=True)
-        table = table_of(spec, rows)
+        table = table_of(spec, [rows[key] for key in needed])
         compact.write(table, out / ROWS)
         shutil.copyfile(here, out / "manifest.json")
         taken.append(name)
