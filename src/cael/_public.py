@@ -50,6 +50,7 @@ from cael.propensity import EstimatedLogging, estimate_logging
 from cael.scored import EpsilonGreedy, Softmax
 from cael.segmentation import Segment, Segments, segments
 from cael.sparse import TopK
+from cael.streaming import ScannedLog, scan
 from cael.verdict import Check, Thresholds, Verdict
 
 __all__ = [
@@ -109,6 +110,7 @@ __all__ = [
     "PolicyError",
     "Problem",
     "Ridge",
+    "ScannedLog",
     "ScoreRange",
     "Segment",
     "Segments",
@@ -137,6 +139,7 @@ __all__ = [
     "plan",
     "read",
     "report",
+    "scan",
     "segments",
     "testing",
     "worlds",

@@ -21,6 +21,7 @@ from cael.lifting import control, lift_of
 from cael.log import LoggedData
 from cael.policy import Policy, as_policy
 from cael.problem import Problem
+from cael.streaming.scanned import ScannedLog
 from cael.survey import Survey, survey, target_mass
 from cael.verdict import Thresholds, Verdict
 
@@ -147,8 +148,8 @@ def _style(row: Compared) -> str | None:
 
 
 def compare(
-    log: LoggedData,
-    policies: Mapping[str, Policy | ArrayLike] | Sequence[Policy],
+    log: LoggedData | ScannedLog,
+    policies: Mapping[str, Policy | ArrayLike | str] | Sequence[Policy],
     estimator: Estimator | None = None,
     *,
     level: float = 0.95,
@@ -161,7 +162,12 @@ def compare(
     are known) is contrasted, row by row, with the mean logged reward, which is the value of the logging policy; where
     that is known in full, what chance did to the logged actions is taken out of the lift. A max-t multiplier bootstrap
     makes the intervals hold for all policies at once; they count the bias of an estimator that bounds it.
+    log: in memory, or scanned (`cael.scan`); for a scanned one, policies may be texts such as "topk:items+chances".
     """
+    if isinstance(log, ScannedLog):
+        from cael.streaming import results
+
+        return results.compare(log, policies, estimator, level=level, seed=seed, thresholds=thresholds)
     refuse_constant_rewards(log)
     named = policies if isinstance(policies, Mapping) else {f"{i}: {as_policy(p)!r}": p for i, p in enumerate(policies)}
     if not named:
@@ -177,7 +183,7 @@ def compare(
     lifts = {name: lift_of(each, baseline, adjustment) for name, each in estimates.items()}
     factor = inference.max_t(np.stack([lift.units for lift in lifts.values()], axis=1), level, seed=seed)
     rows = [
-        Compared(name, estimates[name], lift, _within(lift, factor, level), verdicts[name])
+        Compared(name, estimates[name], lift, within(lift, factor, level), verdicts[name])
         for name, lift in lifts.items()
     ]
     return Comparison(tuple(sorted(rows, key=lambda row: -row.estimate.value)), baseline, level, factor)
@@ -205,7 +211,7 @@ def _judged(
     return estimate, judge(problem.log, found, opinions, estimate.estimator, level, thresholds)
 
 
-def _within(lift: Estimate, factor: float, level: float) -> Interval:
+def within(lift: Estimate, factor: float, level: float) -> Interval:
     """The joint interval; that of an estimator with a bound on its bias holds for the value, at the same factor."""
     if lift.diagnostics.bias_bound is None:
         half = factor * lift.stderr

@@ -19,6 +19,8 @@ from cael.log import LogKey
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from cael.streaming.moments import Combination
+
 
 @final
 @dataclass(frozen=True)
@@ -56,6 +58,9 @@ class Estimate:
 
     estimator: its name. value: the estimate. contributions: (n,), read-only; their mean is the value, and centred
     they are its influence function (nuisances held fixed). key: of the log. `a - b` is a paired contrast.
+
+    Of a log that was streamed (`cael.scan`), `sums` holds what was kept of the rows, the standard error is exact, and
+    `contributions` has one number for each of at most 997 buckets of rows instead of one per row.
     """
 
     estimator: str
@@ -65,6 +70,7 @@ class Estimate:
     diagnostics: Diagnostics
     clusters: Ints | None = None
     score_range: ScoreRange | None = None
+    sums: Combination | None = None
     stderr: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -74,7 +80,7 @@ class Estimate:
         if not np.isfinite(self.value):
             raise InputError(f"{self.estimator}: the estimate is {self.value}; a weight or a prediction overflowed.")
         object.__setattr__(self, "value", float(self.value))
-        object.__setattr__(self, "stderr", inference.stderr(self.units))
+        object.__setattr__(self, "stderr", inference.stderr(self.units) if self.sums is None else self.sums.stderr)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
@@ -84,6 +90,11 @@ class Estimate:
     def fingerprint(self) -> str:
         """The fingerprint of the log."""
         return self.key.fingerprint
+
+    @property
+    def n(self) -> int:
+        """The number of rows."""
+        return len(self.contributions) if self.sums is None else self.sums.n
 
     @property
     def units(self) -> Floats:
@@ -110,10 +121,24 @@ class Estimate:
         """
         if method == "bias_aware":
             return self._bias_aware(level)
+        if self.sums is not None:
+            return self._streamed(level, method, resamples, seed)
         z, bounds = self.units, None
         if method in ("bernstein", "betting"):
             z, bounds = self._bounded_units(self._bounds(method, reward_range, max_weight))
         return inference.interval(z, level, method, bounds=bounds, resamples=resamples, seed=seed)
+
+    def _streamed(self, level: float, method: str, resamples: int, seed: int) -> Interval:
+        """From the exact standard error, or by a bootstrap of buckets that are scaled to it."""
+        assert self.sums is not None
+        if method in ("bernstein", "betting"):
+            raise NeedsError(f"method={method!r} needs every row's contribution, and a streamed log keeps sums only.")
+        if method in ("normal", "t"):
+            return inference.around(self.value, self.stderr, level, method, self.sums.independent - 1)
+        z = self.contributions - self.value
+        spread = inference.stderr(z)
+        z = self.value + z * (self.stderr / spread if spread > 0 else 0.0)
+        return inference.interval(z, level, method, bounds=None, resamples=resamples, seed=seed)
 
     def _bias_aware(self, level: float) -> Interval:
         d = self.diagnostics
@@ -170,6 +195,7 @@ class Estimate:
             key=self.key,
             diagnostics=of_contrast(self.diagnostics, other.diagnostics),
             clusters=self.clusters,
+            sums=None if self.sums is None or other.sums is None else self.sums - other.sums,
         )
         floor = contrast_floor(
             (self.stderr, other.stderr, found.stderr), (self.diagnostics.stderr_floor, other.diagnostics.stderr_floor)
@@ -185,7 +211,7 @@ class Estimate:
             "stderr": self.stderr,
             "interval": {"low": interval.low, "high": interval.high, "level": level, "method": "normal"},
             "bias_aware_interval": self._bias_aware_dict(level),
-            "n": len(self.contributions),
+            "n": self.n,
             "fingerprint": self.fingerprint,
             "diagnostics": self.diagnostics.to_dict(),
         }
@@ -208,7 +234,7 @@ class Estimate:
             ("standard error", f"{self.stderr:.3g}"),
             ("95% interval", str(interval)),
             ("bias-aware 95% interval", "" if d.bias_bound is None else str(self._bias_aware(0.95))),
-            ("rows", f"{len(self.contributions):,}"),
+            ("rows", f"{self.n:,}"),
             ("effective sample size", _shown(d.effective_sample_size, ",.1f")),
             ("largest weight", _shown(d.max_weight, ".4g")),
             ("mean weight", _shown(d.mean_weight, ".4g") + _shown(d.mean_weight_z, "+.1f", " (z = {})")),

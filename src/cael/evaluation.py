@@ -39,6 +39,7 @@ from cael.log import LoggedData
 from cael.overlap import Overlap, overlap_of
 from cael.policy import Policy
 from cael.problem import Problem
+from cael.streaming.scanned import ScannedLog
 from cael.survey import Survey, survey
 from cael.verdict import Thresholds, Verdict
 
@@ -266,8 +267,8 @@ def picture(low: float, value: float, high: float, left: float, right: float, wi
 
 
 def evaluate(
-    log: LoggedData,
-    policy: Policy | ArrayLike,
+    log: LoggedData | ScannedLog,
+    policy: Policy | ArrayLike | str,
     estimators: Sequence[Estimator] | Estimator | None = None,
     *,
     level: float = 0.95,
@@ -286,7 +287,16 @@ def evaluate(
 
     headline: the estimate that the verdict is about, by name or as one of `estimators`; by default the first that
     exists of Auto, SNDR, DR, SNIPS, BaselineIPS, IPS, DM. thresholds: where a doubt becomes a caution or a refusal.
+
+    log: in memory, or scanned (`cael.scan`). Of a scanned one, policy may be a text such as "topk:items+chances", and
+    estimators that cannot be computed from sums are skipped with the reason.
     """
+    if isinstance(log, ScannedLog):
+        from cael.streaming import results
+
+        return results.evaluate(
+            log, policy, estimators, level=level, headline=headline, thresholds=thresholds, learn=learn
+        )
     refuse_constant_rewards(log)
     inference.check_level(level)
     problem = Problem(log, policy)

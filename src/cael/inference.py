@@ -95,6 +95,16 @@ def student(z: Floats, level: float) -> Interval:
     return _around(z, half, level, "t")
 
 
+def around(value: float, error: float, level: float, method: str, freedom: int) -> Interval:
+    """value +- a quantile of the normal distribution, or of Student's t, times a known standard error."""
+    from scipy.special import ndtri, stdtrit
+
+    check_level(level)
+    quantile = ndtri(0.5 + level / 2) if method == "normal" else stdtrit(freedom, 0.5 + level / 2)
+    half = float(quantile) * error
+    return Interval(value - half, value + half, level, method)
+
+
 def _around(z: Floats, half: float, level: float, method: str) -> Interval:
     value = float(z.mean())
     return Interval(value - half, value + half, level, method)

@@ -56,7 +56,7 @@ def judge(
     limits = Thresholds() if thresholds is None else thresholds
     best = next(each for each in estimates if each.estimator == headline)
     checks = [
-        evidence(log, best),
+        evidence(best, propensities=log.propensities is not None, estimated=isinstance(log.logging, EstimatedLogging)),
         effective_rows(best, limits),
         largest_row(best, limits),
         skewness(best, limits),
@@ -64,7 +64,7 @@ def judge(
         mean_weight(best, limits),
         support(best, found, limits),
         disagreement(best, estimates, limits),
-        frequencies(log, found, limits),
+        NO_FREQUENCIES if log.propensities is None else frequencies(*off_actions(log, found, limits.p_value), limits),
         surprise(log, found, limits),
         column(log, found),
         effect(log),
@@ -74,10 +74,10 @@ def judge(
     return verdict_of(headline, [each for each in checks if each is not None])
 
 
-def evidence(log: LoggedData, best: Estimate) -> Check:
+def evidence(best: Estimate, *, propensities: bool, estimated: bool = False) -> Check:
     """Whether the number rests on rows, or on a model that nothing can check."""
     name = "evidence"
-    if isinstance(log.logging, EstimatedLogging) and best.diagnostics.effective_sample_size is not None:
+    if estimated and best.diagnostics.effective_sample_size is not None:
         told = (
             "The propensities were estimated, not logged: if the old policy looked at anything that the contexts do "
             "not hold, the number is off and nothing here can see it."
@@ -85,12 +85,12 @@ def evidence(log: LoggedData, best: Estimate) -> Check:
         return Check(name, "warn", None, told)
     if best.diagnostics.bias_bound is not None or best.diagnostics.effective_sample_size is not None:
         return Check(name, "pass", None, "The number rests on logged rewards, weighted by known propensities.")
-    why = "The log has no propensities" if log.propensities is None else f"{best.estimator} uses no propensities"
+    why = "The log has no propensities" if not propensities else f"{best.estimator} uses no propensities"
     return Check(name, "fail", None, f"{why}: the number is a model's extrapolation that nothing here can check.")
 
 
 def effective_rows(best: Estimate, limits: Thresholds) -> Check | None:
-    size, n = best.diagnostics.effective_sample_size, len(best.contributions)
+    size, n = best.diagnostics.effective_sample_size, best.n
     if size is None:
         return None
     status = limits.status("effective_rows", size)
@@ -188,18 +188,18 @@ def disagreement(best: Estimate, estimates: Sequence[Estimate], limits: Threshol
     return Check("disagreement", status, z, told)
 
 
-def frequencies(log: LoggedData, found: Survey, limits: Thresholds) -> Check:
-    """The share of rows whose action the propensities do not explain, over actions that are off beyond chance."""
-    if log.propensities is None:
-        return Check("frequencies", "unknown", None, "Without propensities, action frequencies cannot be checked.")
-    off, gap = off_actions(log, found, limits.p_value)
+NO_FREQUENCIES = Check("frequencies", "unknown", None, "Without propensities, action frequencies cannot be checked.")
+
+
+def frequencies(off: np.ndarray, gap: Floats, limits: Thresholds) -> Check:
+    """The share of rows whose action the propensities do not explain, over the actions that are `off` (k,)."""
     share = float(np.abs(gap[off]).sum()) / 2
     status = limits.status("misplaced", share)
     count = int(off.sum())
     if status == "pass":
         return Check("frequencies", status, share, "Every action was taken as often as its propensities say.")
     told = (
-        f"{count} of {log.n_actions} actions were not taken as often as their propensities say ({share:.1%} of the "
+        f"{count} of {len(off)} actions were not taken as often as their propensities say ({share:.1%} of the "
         "rows are out of place): the propensities are wrong or rows are missing."
     )
     return Check("frequencies", status, share, told)
@@ -211,13 +211,17 @@ def off_actions(log: LoggedData, found: Survey, p_value: float) -> tuple[np.ndar
     if found.expected is not None and found.variance is not None:
         p = count_p_values(found.logged, found.expected, found.variance, n)
         return holm(p) < p_value, (found.logged - found.expected) / n
-    mean, error = inverse_means(log)
-    enough = (found.logged >= LEAST_COUNT) & (error > 0)
+    return off_by_means(found.logged, *inverse_means(log), n, p_value)
+
+
+def off_by_means(logged: Floats, mean: Floats, error: Floats, n: int, p_value: float) -> tuple[np.ndarray, Floats]:
+    """The same from the means of 1{a_i = a} / mu_i, which should be 1, and their standard errors."""
+    enough = (logged >= LEAST_COUNT) & (error > 0)
     z = np.divide(mean - 1, error, out=np.zeros_like(mean), where=enough)
     p = np.array([two_sided(each) for each in z])
     # Rows of an action in a log with correct propensities: logged / mean, if the mean is off by a factor.
-    gap = np.divide(found.logged, mean, out=np.zeros_like(mean), where=mean > 0)
-    return (holm(p) < p_value) & enough, (found.logged - gap) / n
+    gap = np.divide(logged, mean, out=np.zeros_like(mean), where=mean > 0)
+    return (holm(p) < p_value) & enough, (logged - gap) / n
 
 
 def surprise(log: LoggedData, found: Survey, limits: Thresholds) -> Check | None:
@@ -269,11 +273,17 @@ def drifting(log: LoggedData, best: Estimate, level: float, limits: Thresholds) 
     if len(log) < 10 * BLOCKS:
         return Check("drift", "unknown", None, f"{len(log)} rows are too few to look for changes over time.")
     block = time_blocks(log, BLOCKS)
-    half = best.interval(level).width / 2
-    name, status = ("time", "pass") if log.timestamps is not None else ("the order of the rows", "pass")
     seen = [("logged reward", *drift(log.rewards, block, log.clusters))]
     if best.estimator != "LoggedMean":
         seen.append(("new policy's value", *drift(np.asarray(best.contributions), block, log.clusters)))
+    return drifted(seen, best, level, limits, "time" if log.timestamps is not None else "the order of the rows")
+
+
+def drifted(
+    seen: Sequence[tuple[str, float, float]], best: Estimate, level: float, limits: Thresholds, name: str
+) -> Check:
+    """The check from (what, change in the last fifth, p-value) of all that was looked at."""
+    half, status = best.interval(level).width / 2, "pass"
     what, change, p = min(seen, key=lambda each: each[2])
     size = abs(change) / half if half > 0 else (math.inf if change else 0.0)
     if p * len(seen) < limits.drift_p_value:

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NoReturn, final
+from typing import Any, NoReturn, Protocol, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -52,12 +52,19 @@ class Batch:
         return self.rows
 
 
+class Fingerprinted(Protocol):
+    """A log, in memory or in files."""
+
+    @property
+    def fingerprint(self) -> str: ...
+
+
 @final
 class LogKey:
     """Which log an estimate comes from; computes the fingerprint when it is first asked for, then lets the log go."""
 
-    def __init__(self, log: LoggedData) -> None:
-        self._log: LoggedData | None = log
+    def __init__(self, log: Fingerprinted) -> None:
+        self._log: Fingerprinted | None = log
         self._digest = ""
 
     @property

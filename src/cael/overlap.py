@@ -106,11 +106,18 @@ def histogram(w: Floats, total: float) -> tuple[tuple[float, ...], tuple[int, ..
     positive = w[w > 0]
     if len(positive) == 0:
         return (), (), ()
-    low, high = np.log10(positive.min()), np.log10(positive.max())
+    return binned(positive, None, positive, total)
+
+
+def binned(
+    weights: Floats, rows: Ints | None, sums: Floats, total: float
+) -> tuple[tuple[float, ...], tuple[int, ...], tuple[float, ...]]:
+    """The histogram of positive weights (m,); each stands for `rows` (m,) rows, or for one, with `sums` (m,) in all."""
+    low, high = np.log10(weights.min()), np.log10(weights.max())
     low = max(low, high - 60 / BINS_PER_DECADE + 1)  # smaller weights fall into the first bin
     first, last = np.floor(low * BINS_PER_DECADE), np.floor(high * BINS_PER_DECADE) + 1
     powers = np.arange(first, last + 1) / BINS_PER_DECADE
-    place = np.clip(np.searchsorted(powers, np.log10(positive), side="right") - 1, 0, len(powers) - 2)
-    counts = np.bincount(place, minlength=len(powers) - 1)
-    shares = np.bincount(place, weights=positive, minlength=len(powers) - 1) / total
+    place = np.clip(np.searchsorted(powers, np.log10(weights), side="right") - 1, 0, len(powers) - 2)
+    counts = np.bincount(place, weights=rows, minlength=len(powers) - 1).astype(np.int64)
+    shares = np.bincount(place, weights=sums, minlength=len(powers) - 1) / total
     return tuple((10.0**powers).tolist()), tuple(counts.tolist()), tuple(shares.tolist())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, final
 
@@ -22,6 +22,7 @@ from cael.lifting import control, lift_of
 from cael.log import LoggedData
 from cael.policy import Policy
 from cael.problem import Problem
+from cael.streaming.scanned import ScannedLog
 from cael.survey import time_blocks
 from cael.weights import effective_sample_size
 
@@ -145,9 +146,9 @@ class Segments:
 
 
 def segments(
-    log: LoggedData,
-    policy: Policy | ArrayLike,
-    labels: ArrayLike | None = None,
+    log: LoggedData | ScannedLog,
+    policy: Policy | ArrayLike | str,
+    labels: ArrayLike | str | None = None,
     *,
     windows: int | None = None,
     estimator: Estimator | None = None,
@@ -159,8 +160,13 @@ def segments(
     labels: (n,) strings or numbers, one per row. windows: instead of labels, this many stretches of time of equal
     numbers of rows, by the timestamps, or by the order of the rows where there are none. estimator: as of `compare`.
     The intervals of the lifts hold for all segments together (max-t bootstrap); the shrunk lifts are empirical Bayes
-    estimates under a normal prior whose spread is estimated (no shrinkage with fewer than 4 segments).
+    estimates under a normal prior whose spread is estimated (no shrinkage with fewer than 4 segments). For a scanned
+    log (`cael.scan`), labels is the name of a column.
     """
+    if isinstance(log, ScannedLog):
+        from cael.streaming import results
+
+        return results.segments(log, policy, labels, windows, estimator, level, seed)
     refuse_constant_rewards(log)
     inference.check_level(level)
     names, codes = _codes(log, labels, windows)
@@ -173,23 +179,47 @@ def segments(
     groups = [np.flatnonzero(codes == code) for code in range(len(names))]
     lifts = np.array([z[at].mean() for at in groups])
     columns, errors = _influence(z, codes, lifts, log.clusters)
+    weights = None if log.propensities is None else problem.weights
+    return assembled(
+        names, [len(at) for at in groups],
+        [None if weights is None else effective_sample_size(weights[at]) for at in groups],
+        np.array([estimate.contributions[at].mean() for at in groups]),
+        np.array([log.rewards[at].mean() for at in groups]),
+        lifts, errors, columns, chosen.name, level, seed, windows=windows is not None,
+    )  # fmt: skip
+
+
+def assembled(
+    names: Sequence[str],
+    counts: Sequence[int],
+    worth: Sequence[float | None],
+    values: Floats,
+    baselines: Floats,
+    lifts: Floats,
+    errors: Floats,
+    columns: Floats,
+    estimator: str,
+    level: float,
+    seed: int,
+    *,
+    windows: bool = False,
+) -> Segments:
+    """The result from what is known of g segments: all but columns, (units, g), have one entry for each."""
     factor = inference.max_t(columns, level, seed=seed)
     shrunk, posterior, spread = shrink(lifts, errors)
     normal = _quantile(level)
-    weights = None if log.propensities is None else problem.weights
     rows = [
         Segment(
-            str(names[g]), len(at), None if weights is None else effective_sample_size(weights[at]),
-            float(estimate.contributions[at].mean()), float(log.rewards[at].mean()), float(lifts[g]), float(errors[g]),
-            _around(lifts[g], factor * errors[g], level, "simultaneous"),
+            str(names[g]), int(counts[g]), worth[g], float(values[g]), float(baselines[g]), float(lifts[g]),
+            float(errors[g]), _around(lifts[g], factor * errors[g], level, "simultaneous"),
             float(shrunk[g]), _around(shrunk[g], normal * posterior[g], level, "empirical Bayes"),
         )
-        for g, at in enumerate(groups)
+        for g in range(len(names))
     ]  # fmt: skip
-    if windows is None:
+    if not windows:
         rows.sort(key=lambda row: -row.shrunk)
-    kind = "segment" if windows is None else "window"
-    return Segments(tuple(rows), chosen.name, level, factor, cochran(lifts, errors)[1], spread, kind)
+    kind = "window" if windows else "segment"
+    return Segments(tuple(rows), estimator, level, factor, cochran(lifts, errors)[1], spread, kind)
 
 
 def _influence(z: Floats, codes: Ints, lifts: Floats, clusters: Ints | None) -> tuple[Floats, Floats]:

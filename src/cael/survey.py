@@ -130,11 +130,17 @@ def inverse_means(log: LoggedData) -> tuple[Floats, Floats]:
     The mean is 1 for an action that the logging policy plays on every row, and less for one that it leaves out on some.
     """
     assert log.propensities is not None
-    n, k = len(log), log.n_actions
+    k = log.n_actions
     inverse = 1 / log.propensities
-    mean = np.bincount(log.actions, weights=inverse, minlength=k) / n
-    second = np.bincount(log.actions, weights=inverse**2, minlength=k) / n
-    return mean, np.sqrt(np.maximum(second - mean**2, 0.0) / (n - 1) * _design_effect(log.clusters))
+    first: Floats = np.bincount(log.actions, weights=inverse, minlength=k).astype(np.float64, copy=False)
+    second: Floats = np.bincount(log.actions, weights=inverse**2, minlength=k).astype(np.float64, copy=False)
+    return inverse_means_of(first, second, len(log), _design_effect(log.clusters))
+
+
+def inverse_means_of(first: Floats, second: Floats, n: int, effect: float) -> tuple[Floats, Floats]:
+    """The same from the sums of 1/mu and of its square by action, both (k,); effect: the design effect of clusters."""
+    mean = first / n
+    return mean, np.sqrt(np.maximum(second / n - mean**2, 0.0) / (n - 1) * effect)
 
 
 def holm(p: Floats) -> Floats:
@@ -191,19 +197,24 @@ def drift(values: Floats, block: Ints, clusters: Ints | None) -> tuple[float, fl
     Two tests, each at half the level: that all blocks have one mean (chi-square), and that they have no trend (normal).
     With clusters the variance of a block's mean is inflated by the design effect, as clusters may share their level.
     """
-    from scipy.special import chdtrc
-
     count = np.bincount(block).astype(np.float64)
     mean = np.bincount(block, weights=values) / count
     inside = values - mean[block]
     variance = np.bincount(block, weights=inside**2) / (count - 1) / count * _design_effect(clusters)
+    return drift_of(count, mean, variance)
+
+
+def drift_of(count: Floats, mean: Floats, variance: Floats) -> tuple[float, float]:
+    """The same from blocks: rows (b,), means (b,) and variances of the means (b,)."""
+    from scipy.special import chdtrc
+
     if (variance <= 0).all():
         return 0.0, 1.0 if np.allclose(mean, mean[0]) else 0.0
     variance = np.maximum(variance, variance[variance > 0].min())
     centre = float((mean / variance).sum() / (1 / variance).sum())
     statistic = float(((mean - centre) ** 2 / variance).sum())
-    late = block >= np.ceil(0.8 * (block.max() + 1))
-    change = float(values[late].mean() - values[~late].mean())
+    late = np.arange(len(mean)) >= np.ceil(0.8 * len(mean))
+    change = float(np.average(mean[late], weights=count[late]) - np.average(mean[~late], weights=count[~late]))
     time = np.arange(len(mean)) - (np.arange(len(mean)) / variance).sum() / (1 / variance).sum()
     trend = float((time * mean / variance).sum() / np.sqrt((time**2 / variance).sum()))
     return change, min(1.0, 2 * min(float(chdtrc(len(mean) - 1, statistic)), two_sided(trend)))

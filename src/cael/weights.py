@@ -80,7 +80,11 @@ def tail_index(w: Floats) -> float:
     size = int(min(0.2 * n, 3 * math.sqrt(n)))
     if size < 5:
         return math.nan
-    top = np.sort(np.partition(w, n - size - 1)[n - size - 1 :])
+    return tail_of(np.sort(np.partition(w, n - size - 1)[n - size - 1 :]))
+
+
+def tail_of(top: Floats) -> float:
+    """The tail index of the largest weights alone, sorted, with the largest one below the tail in front."""
     if top[-5] >= 0.95 * top[-1]:
         return math.nan
     excess = top[1:] - top[0]

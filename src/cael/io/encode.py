@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -32,7 +33,7 @@ class Actions:
     features: Floats | None = None
     source: str = "the log"
 
-    @property
+    @cached_property
     def plain(self) -> bool:
         return all(isinstance(each, int) and each == at for at, each in enumerate(self.labels))
 
@@ -60,9 +61,9 @@ def read_actions(
     if not distinct:
         raise InputError(f"column {column!r} of {source.name} holds no action: {len(codes)} rows, all missing.")
     if table is not None:
-        actions, notes = _action_table(table, n_actions)
+        actions, notes = action_table(table, n_actions)
     else:
-        actions, notes = _from_log(column, distinct, n_actions)
+        actions, notes = from_log(column, distinct, n_actions)
     numbers = actions.numbers(codes, distinct)
     unknown = numbers == -2
     if unknown.any():
@@ -72,7 +73,7 @@ def read_actions(
     return numbers, actions, found, notes
 
 
-def _from_log(column: str, distinct: list[Any], n_actions: int | None) -> tuple[Actions, list[str]]:
+def from_log(column: str, distinct: list[Any], n_actions: int | None) -> tuple[Actions, list[str]]:
     whole = isinstance(distinct[0], int)
     if n_actions is not None:
         k = positive_int("n_actions", n_actions)
@@ -91,7 +92,7 @@ def _from_log(column: str, distinct: list[Any], n_actions: int | None) -> tuple[
     ]
 
 
-def _action_table(given: Any, n_actions: int | None) -> tuple[Actions, list[str]]:
+def action_table(given: Any, n_actions: int | None) -> tuple[Actions, list[str]]:
     table = open_source(given)
     lower = {name.lower(): name for name in table.names}
     column = next((lower[name] for name in CONVENTIONS["action"] if name in lower), None)

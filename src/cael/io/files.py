@@ -48,14 +48,14 @@ class File:
         """The file, with a copy of its content where it must be read whole."""
         if self.format != "csv" or self.copy is not None:
             return self
-        with _readable(self.path):
+        with readable(self.path):
             return replace(self, copy=copied(self.path))
 
     def schema(self) -> Any:
         """Names and types of the columns."""
         import pyarrow as pa
 
-        with _readable(self.path):
+        with readable(self.path):
             if self.format == "parquet":
                 import pyarrow.parquet as pq
 
@@ -74,7 +74,7 @@ class File:
         """Record batches of these columns, in order."""
         own = dict(self.parts)
         stored = [name for name in columns if name not in own]
-        with _readable(self.path):
+        with readable(self.path):
             for batch in self._stored(stored):
                 # Arrow files are mapped memory: wrong offsets in them would end the process. Text must be UTF-8.
                 batch.validate(full=True)
@@ -116,7 +116,7 @@ def _open_arrow(path: Path) -> Any:
     return pa.RecordBatchReader.from_batches(file.schema, map(file.get_batch, range(file.num_record_batches)))
 
 
-class _readable:
+class readable:
     """Turns what the file library raises into one sentence that names the file."""
 
     def __init__(self, path: Path) -> None:
@@ -132,6 +132,8 @@ class _readable:
             return
         if isinstance(error, PermissionError):
             raise InputError(f"{self.path} may not be read: {error.strerror or error}.") from None
+        if isinstance(error, FileNotFoundError):
+            raise InputError(f"{self.path} is gone: it was there when the log was opened.") from None
         if isinstance(error, UnicodeDecodeError):
             raise InputError(
                 f"{self.path}: the names of the columns are no UTF-8 text. Save the file as UTF-8."

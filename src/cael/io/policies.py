@@ -50,7 +50,7 @@ def build(given: str | Mapping[str, Any] | PolicySpec, rows: Rows, logging: Poli
     """The policy that a spec means on these rows."""
     spec = parse(given)
     if isinstance(spec, str):
-        spec = _guess(spec, rows.source)
+        spec = guess(spec, rows.source)
     if spec.kind == "uniform":
         return Uniform(len(rows.actions))
     if spec.kind == "logging":
@@ -73,7 +73,7 @@ def build(given: str | Mapping[str, Any] | PolicySpec, rows: Rows, logging: Poli
         raise PolicyError(f"policy '{spec}': {text}{counted}") from None
 
 
-def _guess(name: str, source: Source) -> PolicySpec:
+def guess(name: str, source: Source) -> PolicySpec:
     """A bare column: lists are all probabilities, a float is that of the logged action, text a choice."""
     import pyarrow.types as t
 

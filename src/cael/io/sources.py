@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -28,12 +28,17 @@ class Source:
     """A table with named columns.
 
     name: for messages. types: (column, Arrow type) pairs. files: where it is read from, or () for a table in memory.
+    origin: (file name, number of its first row) and arrays: the columns, where it is one batch of a file. scratch:
+    memory for casts that the next batch uses again.
     """
 
     name: str
     types: tuple[tuple[str, Any], ...]
     files: tuple[File, ...] = ()
     memory: Any = None
+    origin: tuple[str, int] | None = None
+    arrays: Mapping[str, Any] = field(default_factory=dict)
+    scratch: Any = None
     _counts: list[int] = field(default_factory=list)
 
     @property
@@ -61,6 +66,8 @@ class Source:
 
     def chunks(self, column: str) -> list[Any]:
         """One column, as Arrow arrays in the order of the rows; types may differ from file to file."""
+        if column in self.arrays:
+            return [self.arrays[column]]
         return [batch.column(0) for batch in self.batches([column])]
 
     def need(self, column: str) -> None:
@@ -73,6 +80,8 @@ class Source:
         return f"row{'s' if len(rows) > 1 else ''} {', '.join(found)}{', ...' if len(rows) > most else ''}"
 
     def _place(self, row: int) -> str:
+        if self.origin is not None:
+            return f"{row + self.origin[1]} of {self.origin[0]}"
         if len(self.files) < 2 or len(self._counts) != len(self.files):
             return str(row)
         ends = list(accumulate(self._counts))

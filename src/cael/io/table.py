@@ -111,7 +111,7 @@ def open_log(
     return LogTable(
         log=log, actions=reading.actions.labels, columns=roles, rows_read=reading.n, dropped=dropped,
         segments=tuple((name, rows.only(labels)) for name, labels in reading.segments),
-        notes=(_found(roles), *reading.notes, *notes), warnings=(*_said(dropped, reading.n, kept), *warned),
+        notes=(columns_found(roles), *reading.notes, *notes), warnings=(*_said(dropped, reading.n, kept), *warned),
         source=table.name, _rows=rows,
     )  # fmt: skip
 
@@ -231,7 +231,7 @@ def _said(dropped: tuple[tuple[str, int], ...], n: int, kept: Ints | None) -> li
     return [f"{n - len(kept):,} of {n:,} rows were left out because they are invalid: {why}."]
 
 
-def _found(roles: Columns) -> str:
+def columns_found(roles: Columns) -> str:
     listed = {role: getattr(roles, role) for role in ("action", "reward", "propensity", "cluster", "timestamp", "id")}
     told = [f"{role} = {name!r}" for role, name in listed.items() if name is not None]
     contexts = roles.contexts or ()

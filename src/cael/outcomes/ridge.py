@@ -49,25 +49,34 @@ class Ridge(OutcomeModel):
 
     def fit(self, log: LoggedData, seed: int) -> FittedOutcome:
         if not isinstance(self.alpha, str):
-            return self._solve(log, _sums(log, np.zeros(len(log), dtype=np.intp), 1)[0], self.alpha, self.alpha)
+            parts = _sums(log, np.zeros(len(log), dtype=np.intp), 1)
+            return self.solve_from(log, parts, [frozenset()])[0]
         groups = len(log) if log.clusters is None else len(np.unique(log.clusters))
         held_out = log.folds(min(FOLDS, groups), seed)
         parts = _sums(log, _fold_of(log, held_out), len(held_out))
-        return self._chosen(log, parts, [frozenset()])[0]
+        return self.solve_from(log, parts, [frozenset()])[0]
 
     def fit_without(self, log: LoggedData, held_out: list[Array], seed: int) -> list[FittedOutcome]:
         fold, count = _fold_of(log, held_out), len(held_out)
-        if not isinstance(self.alpha, str):
-            parts = _sums(log, fold, count)
-            return [self._solve(log, _total(parts, without={at}), self.alpha, self.alpha) for at in range(count)]
         # The penalties of a fold are chosen on the other folds; of two folds, the other one is halved for that.
-        halves = 2 if count == 2 else 1
+        halves = 2 if count == 2 and isinstance(self.alpha, str) else 1
         parts = _sums(log, fold * halves + _half(log, halves), count * halves)
-        return self._chosen(log, parts, [frozenset(range(at * halves, (at + 1) * halves)) for at in range(count)])
+        without = [frozenset(range(at * halves, (at + 1) * halves)) for at in range(count)]
+        return list(self.solve_from(log, parts, without))
 
-    def _chosen(self, log: LoggedData, parts: Sequence[Sums], without: Sequence[frozenset[int]]) -> list[FittedOutcome]:
+    def solve_from(
+        self, log: LoggedData, parts: Sequence[Sums], without: Sequence[frozenset[int]]
+    ) -> list[AdditiveOutcome]:
+        """For each set of parts of the rows, the model of all other parts. log: for the inputs."""
+        if isinstance(self.alpha, str):
+            return self._chosen(log, parts, without)
+        return [self._solve(log, _total(parts, without=hidden), self.alpha, self.alpha) for hidden in without]
+
+    def _chosen(
+        self, log: LoggedData, parts: Sequence[Sums], without: Sequence[frozenset[int]]
+    ) -> list[AdditiveOutcome]:
         """For each set of parts, the model of all other parts; its penalties are those that predict these best."""
-        found: list[FittedOutcome] = []
+        found: list[AdditiveOutcome] = []
         models: dict[frozenset[int], list[AdditiveOutcome]] = {}
         for hidden in without:
             losses = np.zeros(len(self._grid(log)))
@@ -90,7 +99,7 @@ class Ridge(OutcomeModel):
         reduced = {strength: system.without_onehot(strength) for strength in {pair[1] for pair in self._grid(log)}}
         return [reduced[strength].solve(alpha) for alpha, strength in self._grid(log)]
 
-    def _solve(self, log: LoggedData, sums: Sums, dense: float, onehot: float) -> FittedOutcome:
+    def _solve(self, log: LoggedData, sums: Sums, dense: float, onehot: float) -> AdditiveOutcome:
         return System.of(sums, *self._inputs(log)).without_onehot(onehot).solve(dense)
 
     def _inputs(self, log: LoggedData) -> tuple[Floats, bool]:

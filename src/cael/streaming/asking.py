@@ -1,0 +1,325 @@
+"""A question to a scanned log: which targets, by which estimators, by which segments; and the answer, from one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+
+from cael._types import Floats
+from cael.diagnostics import WeightFacts
+from cael.errors import CaelError, InputError, LogError, NeedsError, PolicyError, SupportError
+from cael.estimators import Estimator
+from cael.log import LoggedData
+from cael.outcomes.base import FixedOutcome, OutcomeModel
+from cael.outcomes.ridge import Ridge
+from cael.problem import NEEDS
+from cael.streaming.demands import Demand, Key, combine, demand_of
+from cael.streaming.moments import Clusters, Combination
+from cael.streaming.outcomes import (
+    Pair,
+    Predictions,
+    RidgeSums,
+    RidgeWork,
+    parts_of,
+    predictable,
+    ridge_run,
+    solved,
+    used,
+)
+from cael.streaming.partial import Partial
+from cael.streaming.passes import reduced
+from cael.streaming.pieces import Piece, refuse_text_contexts, told_flaws
+from cael.streaming.sample import sampled
+from cael.streaming.scanned import ScannedLog
+from cael.streaming.tally import Rule, most_top
+from cael.streaming.targets import Target, target_of
+from cael.streaming.work import Work, run
+
+STRETCHES = 640
+CSV_STRETCH = 1024
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What one pass over a log found. demands: of the estimators that could be streamed. index: the place of each
+    feature. skipped: (target, estimator, reason). dropped: (reason, rows). warnings: what to tell the user."""
+
+    log: ScannedLog
+    names: tuple[str, ...]
+    targets: tuple[Target, ...]
+    outcomes: tuple[Predictions, ...]
+    demands: tuple[Demand, ...]
+    index: dict[Key, int]
+    rules: tuple[tuple[int, Rule], ...]
+    r0: float
+    partial: Partial
+    skipped: tuple[tuple[int, str, str], ...]
+    dropped: tuple[tuple[str, int], ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def n(self) -> int:
+        return self.partial.rows
+
+    @property
+    def read(self) -> int:
+        return sum(self.partial.read.values())
+
+    def combination(self, demand: Demand) -> Combination:
+        """The contributions of an estimator over all rows."""
+        p = self.partial
+        found = combine(demand, self.index, p.moments, self.r0)
+        return replace(found, clusters=p.clusters, by_bucket=p.crowded)
+
+    @cached_property
+    def sample(self) -> LoggedData | None:
+        """Some rows as a log in memory, with their contexts, for checks that look at single rows."""
+        return sampled(self.log)
+
+    @cached_property
+    def weight_facts(self) -> tuple[WeightFacts, ...]:
+        """What the unmodified weights of each target say; none without propensities."""
+        return tuple(_weight_facts(self, t) for t in range(len(self.targets))) if self.log.has_propensities else ()
+
+    def single(self, key: Key) -> Combination:
+        """One feature as it is."""
+        c = np.zeros(len(self.index))
+        c[self.index[key]] = 1.0
+        return Combination(0.0, c, self.partial.moments, self.partial.clusters, self.partial.crowded)
+
+    def of(self, estimator: str, target: int) -> Demand:
+        return next(each for each in self.demands if each.estimator.name == estimator and each.target == target)
+
+
+def _weight_facts(answer: Answer, target: int) -> WeightFacts:
+    combination = answer.single(("w", target, Rule()))
+    error, mean = combination.stderr, combination.value
+    tail = answer.partial.tallies[target].tail_index(answer.n)
+    return WeightFacts(answer.n, mean, (mean - 1) / error if error > 0 else None, tail, None)
+
+
+def ask(
+    log: ScannedLog,
+    policies: Mapping[str, Any],
+    estimators: Sequence[Estimator],
+    *,
+    asked: Sequence[Estimator] = (),
+    segments: tuple[str, ...] = (),
+) -> Answer:
+    """One pass over the log (and one before it where Ridge is trained) for all targets and estimators.
+
+    asked: those of the estimators whose impossibility is an error; the others are skipped with the reason.
+    """
+    probe = log.probe
+    for column in segments:
+        log.source.need(column)
+    targets = tuple(target_of(given, probe, log.actions, log.columns.id) for given in policies.values())
+    wanted = {each.name for each in asked}
+    models: list[tuple[OutcomeModel, int, int]] = []
+    demands: list[Demand] = []
+    skipped: list[tuple[int, str, str]] = []
+    for t, target in enumerate(targets):
+        for estimator in estimators:
+            try:
+                demands.append(_demand(log, estimator, t, target, models, len(targets)))
+            except CaelError as error:
+                if estimator.name in wanted:
+                    raise
+                skipped.append((t, estimator.name, str(error)))
+    outcomes = prepared(log, models, probe)
+    work, index = work_of(log, targets, outcomes, demands, segments, probe)
+    partial = reduced(run, work, log.tasks, log.workers, log.client)
+    dropped, warned = checked(log, partial)
+    return Answer(
+        log, tuple(policies), targets, outcomes, tuple(demands), index, work.rules, work.r0, partial, tuple(skipped),
+        dropped, tuple(warned),
+    )  # fmt: skip
+
+
+def _demand(
+    log: ScannedLog,
+    estimator: Estimator,
+    t: int,
+    target: Target,
+    models: list[tuple[OutcomeModel, int, int]],
+    many: int,
+) -> Demand:
+    """What the estimator needs, if this log and this target have it."""
+
+    def number(model: OutcomeModel) -> int:
+        folds, seed = int(getattr(estimator, "folds", 0)), int(getattr(estimator, "seed", 0))
+        if isinstance(model, FixedOutcome):
+            predictable(model)
+        elif log.predictions is None:
+            refuse_text_contexts(log.source, log.columns)
+        key = (model, folds, seed)
+        if key not in models:
+            models.append(key)
+        return models.index(key)
+
+    found = demand_of(estimator, t, number)
+    if found.rule is not None and not log.has_propensities:
+        raise NeedsError(f"it needs {NEEDS['propensities']}.")
+    if found.outcome is not None:
+        own = isinstance(estimator.outcome, Ridge) and log.predictions is not None  # type: ignore[attr-defined]
+        if own and isinstance(log.predictions, Pair):
+            if many > 1:
+                raise InputError(
+                    "predictions 'LOGGED+TARGET' belong to one target, and there are several. Give the predictions of "
+                    "all actions: a pattern, or a column of lists."
+                )
+        elif not target.complete:
+            raise NeedsError(f"it needs {NEEDS['probabilities']}.")
+    return found
+
+
+def prepared(log: ScannedLog, models: Sequence[tuple[OutcomeModel, int, int]], probe: Piece) -> tuple[Predictions, ...]:
+    """Predictions of all outcome models; Ridge is trained in a pass over the log for each choice of folds."""
+    sums: dict[tuple[int, int], RidgeSums] = {}
+    found: list[Predictions] = []
+    for model, folds, seed in models:
+        if isinstance(model, FixedOutcome):
+            found.append(predictable(model))
+        elif log.predictions is not None:
+            found.append(log.predictions)
+        else:
+            assert isinstance(model, Ridge)
+            parts = parts_of(model, folds)
+            if (parts, seed) not in sums:
+                sums[parts, seed] = ridge_sums(log, parts, seed, probe)
+            found.append(solved(model, sums[parts, seed], folds, inputs_of(log, probe), seed))
+    return tuple(found)
+
+
+def ridge_sums(log: ScannedLog, parts: int, seed: int, probe: Piece) -> RidgeSums:
+    door = replace(log.door(contexts=True, times=False), propensities=False)
+    x, r = contexts_of(log, probe), probe.rewards
+    columns = [log.columns.action, log.columns.reward, log.columns.cluster, *(log.columns.contexts or ())]
+    size = log.budget.batch_rows(row_bytes(probe, columns) + 16 * (x.shape[1] + 4))
+    work = RidgeWork(
+        log.source.name, door, _unique(columns), log.csv_types, size, parts, seed,
+        x.mean(axis=0) if len(x) else np.zeros(x.shape[1]), float(r.mean()) if len(r) else 0.0,
+    )  # fmt: skip
+    return reduced(ridge_run, work, log.tasks, log.workers, log.client)
+
+
+def inputs_of(log: ScannedLog, probe: Piece) -> LoggedData:
+    """A log of two rows that has the actions and the contexts' width of this one: what Ridge asks of a log."""
+    x = np.zeros((2, contexts_of(log, probe).shape[1]))
+    return LoggedData(x, [0, 0], [0.0, 0.0], n_actions=log.n_actions, action_features=log.action_features)
+
+
+def contexts_of(log: ScannedLog, probe: Piece) -> Floats:
+    """The contexts of the first rows."""
+    from cael.streaming.pieces import piece_of
+
+    return piece_of(probe.source, log.door(contexts=True)).contexts
+
+
+def work_of(
+    log: ScannedLog,
+    targets: tuple[Target, ...],
+    outcomes: tuple[Predictions, ...],
+    demands: Sequence[Demand],
+    segments: tuple[str, ...],
+    probe: Piece,
+) -> tuple[Work, dict[Key, int]]:
+    """What every worker shall do, and the places of the features."""
+    raw: list[Key] = [("w", t, Rule()) for t in range(len(targets))] if log.has_propensities else []
+    keys: tuple[Key, ...] = tuple(dict.fromkeys([("r",), *raw, *(key for each in demands for key in each.keys)]))
+    plain = [(t, Rule()) for t in range(len(targets))] if log.has_propensities else []
+    rules = tuple(dict.fromkeys([*plain, *((each.target, each.rule) for each in demands if each.rule is not None)]))
+    pairs = tuple(dict.fromkeys((each.target, each.outcome) for each in demands if each.outcome is not None))
+    wanted = [*(each.contexts for each in targets), *(each.contexts for each in outcomes)]
+    contexts = any(wanted) and bool(log.columns.contexts)
+    if contexts:
+        refuse_text_contexts(log.source, log.columns)
+    c = log.columns
+    columns = _unique(
+        [c.action, c.reward, c.propensity, c.cluster, c.timestamp, *segments, *((c.contexts or ()) if contexts else ()),
+         *(column for each in targets for column in each.columns), *sorted(used(outcomes))]
+    )  # fmt: skip
+    size = log.budget.batch_rows(row_bytes(probe, columns) + 8 * (len(keys) + 4))
+    stretch = CSV_STRETCH if log.rows is None else max(1, log.rows // STRETCHES)
+    work = Work(
+        log.source.name, log.door(contexts=contexts, segments=segments), columns, log.csv_types, size,
+        float(probe.rewards.mean()) if len(probe) else 0.0, targets, outcomes, keys, rules, pairs,
+        most_top(log.rows), stretch, log.budget.most_clusters(len(keys)),
+    )  # fmt: skip
+    return work, {key: at for at, key in enumerate(keys)}
+
+
+def _unique(columns: Sequence[str | None]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(each for each in columns if each is not None))
+
+
+def row_bytes(probe: Piece, columns: Sequence[str | None]) -> float:
+    """Bytes of a row of these columns, as the first rows have it; numbers become float64."""
+    table = probe.source.memory
+    told = 0.0
+    for column in _unique(columns):
+        told += max(8.0, table.column(column).nbytes / max(1, table.num_rows))
+    return told
+
+
+def checked(log: ScannedLog, partial: Partial) -> tuple[tuple[tuple[str, int], ...], list[str]]:
+    """Why rows were left out, and what to say about it; an error where that was not asked for."""
+    read = sum(partial.read.values())
+    name, bad = log.source.name, read - partial.rows
+    warned = []
+    if partial.crowded:
+        warned.append(
+            "There are more clusters than the memory budget holds: the standard errors come from 997 sums of clusters "
+            "and are themselves off by about 2%."
+        )
+    if read < 2:
+        raise LogError(f"{name} has {read} rows: expected at least 2.")
+    if partial.flaws:
+        counts = [partial.read.get(at, 0) for at in range(len(log.source.files))]
+        starts = [sum(counts[:at]) for at in range(len(counts))]
+        found = list(partial.flaws.values())
+        said = told_flaws(found, [file.path.name for file in log.source.files], starts)
+        if not log.drop_invalid:
+            raise LogError(
+                f"{name}: {bad:,} of {read:,} rows are invalid: {said}. Rows are counted from 0. Correct them, or "
+                "leave them out knowingly with drop_invalid=True (--drop-invalid)."
+            )
+        if bad == read:
+            raise LogError(f"{name}: every one of the {read:,} rows is invalid: {said}.")
+        dropped = tuple((f"column {each.column!r} {each.what}", each.count) for each in found)
+        why = "; ".join(f"{reason} ({rows:,})" for reason, rows in dropped)
+        warned.append(f"{bad:,} of {read:,} rows were left out because they are invalid: {why}.")
+        return dropped, warned
+    return (), warned
+
+
+def cluster_effect(partial: Partial, combination: Combination) -> float:
+    """How much more a count can vary as rows of a cluster share their draw: sum of sizes^2 / n, at least 1."""
+    if partial.crowded:
+        alone = replace(combination, clusters=None, by_bucket=False)
+        return max(1.0, (combination.stderr / alone.stderr) ** 2) if alone.stderr > 0 else 1.0
+    if not isinstance(partial.clusters, Clusters):
+        return 1.0
+    sizes = partial.clusters.rows
+    return float((sizes**2).sum() / sizes.sum())
+
+
+def no_support() -> SupportError:
+    return SupportError(
+        "the target has no support at all in this log: it gives probability 0 to every action that was logged. No "
+        "weighting can say anything about it; collect data with exploration, or use DM, which extrapolates by a model."
+    )
+
+
+def named_policies(policies: Any) -> dict[str, Any]:
+    """Policies by name, from a mapping or a sequence."""
+    if isinstance(policies, Mapping):
+        return dict(policies)
+    if isinstance(policies, str) or not isinstance(policies, Sequence):
+        raise PolicyError("compare needs several policies: a mapping of names to policies, or a list.")
+    return {f"{at}: {each if isinstance(each, str) else repr(each)}": each for at, each in enumerate(policies)}

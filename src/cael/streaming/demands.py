@@ -1,0 +1,165 @@
+"""What an estimator needs of a stream: which columns of sums, and how its contributions follow from their totals.
+
+With r' = r - r0 for a constant r0 near the rewards, weights w' of a rule, and predictions q, the features are r', w',
+w' r', w' (r - q(x, a)) and q(x, pi). The constant keeps the digits where rewards have a large offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias, final
+
+import numpy as np
+
+from cael._types import Floats
+from cael.errors import NeedsError, SupportError
+from cael.estimators import (
+    DM,
+    DR,
+    IPS,
+    SLOPE,
+    SNDR,
+    SNIPS,
+    DRos,
+    Estimator,
+    LoggedMean,
+    SubGaussianDR,
+    SubGaussianIPS,
+    SwitchDR,
+)
+from cael.outcomes.base import FixedOutcome, OutcomeModel
+from cael.outcomes.ridge import Ridge
+from cael.streaming.moments import Combination, Moments
+from cael.streaming.tally import Rule
+
+Key: TypeAlias = tuple[str | int | Rule, ...]
+"""('r',); ('w', target, rule); ('wr', target, rule); ('wd', target, rule, outcome); ('q', target, outcome)."""
+
+
+@final
+@dataclass(frozen=True)
+class Demand:
+    """An estimator on a target (its number). form: "reward", "weighted", "ratio", "model", "corrected" or
+    "corrected_ratio". rule: of its weights, None without. outcome: the number of its outcome model, None without."""
+
+    estimator: Estimator
+    target: int
+    form: str
+    rule: Rule | None = None
+    outcome: int | None = None
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """The features that it needs."""
+        t, rule, o = self.target, self.rule, self.outcome
+        if self.form == "reward":
+            return (("r",),)
+        if rule is None:
+            return (("q", t, o),)  # type: ignore[return-value]
+        if o is None:
+            return (("w", t, rule), ("wr", t, rule))
+        return (("w", t, rule), ("wd", t, rule, o), ("q", t, o))
+
+
+def outcome_of(estimator: Estimator) -> OutcomeModel | None:
+    """The outcome model of an estimator that can be streamed, None where it has none."""
+    return getattr(estimator, "outcome", None)
+
+
+def demand_of(estimator: Estimator, target: int, number: Callable[[OutcomeModel], int]) -> Demand:
+    """What the estimator needs, or an error that says why a stream cannot give it."""
+    name = type(estimator).__name__
+    if not isinstance(estimator, (LoggedMean, IPS, SNIPS, SubGaussianIPS, DM, DR, SNDR, SwitchDR, DRos, SubGaussianDR)):
+        raise NeedsError(f"{name} needs the whole log in memory, and this one is streamed.")
+    if isinstance(estimator, LoggedMean):
+        return Demand(estimator, target, "reward")
+    outcome = outcome_of(estimator)
+    o = None
+    if outcome is not None:
+        if not isinstance(outcome, Ridge | FixedOutcome):
+            raise NeedsError(f"{name}: {outcome!r} is trained on a log in memory; for a stream there is Ridge.")
+        o = number(outcome)
+    if isinstance(estimator, DM):
+        return Demand(estimator, target, "model", None, o)
+    rule = _rule(estimator)
+    if isinstance(estimator, SNIPS | SNDR):
+        return Demand(estimator, target, "ratio" if o is None else "corrected_ratio", rule, o)
+    return Demand(estimator, target, "weighted" if o is None else "corrected", rule, o)
+
+
+def _rule(estimator: Estimator) -> Rule:
+    name = type(estimator).__name__
+    kind, setting = "clip", getattr(estimator, "clip", None)
+    if isinstance(estimator, SwitchDR):
+        kind, setting = "switch", estimator.tau
+    elif isinstance(estimator, DRos):
+        kind, setting = "shrink", estimator.lambda_
+    elif isinstance(estimator, SubGaussianIPS | SubGaussianDR):
+        kind, setting = "subgaussian", estimator.lambda_
+        if setting is None:
+            raise NeedsError(f"{name} takes lambda_ from all weights, which a stream has not seen; give lambda_=.")
+    if isinstance(setting, SLOPE):
+        raise NeedsError(f"{name} chooses its setting on the rows of a log in memory (SLOPE); give one number.")
+    return Rule() if setting is None else Rule(kind, float(setting))
+
+
+def combine(demand: Demand, index: dict[Key, int], moments: Moments, r0: float) -> Combination:
+    """The contributions of an estimator, from the totals of all rows."""
+    c, constant = np.zeros(len(index)), 0.0
+
+    def at(key: Key) -> int:
+        return index[key]
+
+    def mean(key: Key) -> float:
+        return float(moments.mean[at(key)])
+
+    if demand.form == "reward":
+        c[at(("r",))], constant = 1.0, r0
+        return Combination(constant, c, moments)
+    keys = demand.keys
+    if demand.form == "model":
+        c[at(keys[0])] = 1.0
+        return Combination(0.0, c, moments)
+    w, second = keys[0], keys[1]
+    if demand.form == "weighted":  # w r = w r' + r0 w
+        c[at(second)], c[at(w)] = 1.0, r0
+    elif demand.form == "corrected":
+        c[at(second)], c[at(keys[2])] = 1.0, 1.0
+    else:
+        if mean(w) == 0:
+            raise SupportError(
+                f"{demand.estimator.name} is undefined: every weight is 0, no logged action has positive target "
+                "probability. Collect more rows, or use DM."
+            )
+        ratio = mean(second) / mean(w)
+        # z = start + T + w (d - T) / mean(w): centred, the influence function of the ratio
+        c[at(second)] += 1 / mean(w)
+        c[at(w)] += -ratio / mean(w)
+        constant = ratio + (r0 if demand.form == "ratio" else 0.0)
+        if demand.form == "corrected_ratio":
+            c[at(keys[2])] += 1.0
+    return Combination(constant, c, moments)
+
+
+def features_of(
+    keys: tuple[Key, ...],
+    out: Floats,
+    shifted: Floats,
+    weights: dict[tuple[int, Rule], Floats],
+    residuals: dict[tuple[int, int], tuple[Floats, Floats]],
+) -> None:
+    """Fill out (p, n). shifted: (n,) r'. weights: by target and rule. residuals: by target and outcome, the columns
+    r - q(x, a) and q(x, pi)."""
+    for row, key in zip(out, keys, strict=True):
+        kind = key[0]
+        if kind == "r":
+            row[:] = shifted
+        elif kind == "w":
+            row[:] = weights[key[1], key[2]]  # type: ignore[index]
+        elif kind == "wr":
+            np.multiply(weights[key[1], key[2]], shifted, out=row)  # type: ignore[index]
+        elif kind == "wd":
+            np.multiply(weights[key[1], key[2]], residuals[key[1], key[3]][0], out=row)  # type: ignore[index]
+        else:
+            row[:] = residuals[key[1], key[2]][1]  # type: ignore[index]

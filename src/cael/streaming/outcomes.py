@@ -1,0 +1,261 @@
+"""Predictions of the reward in a stream: columns of the log, functions of contexts, or Ridge by a pass of its own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from cael._types import Floats, Ints
+from cael.errors import InputError
+from cael.io.encode import Actions, columns_of, matrix, told
+from cael.io.sources import Source
+from cael.log import LoggedData
+from cael.outcomes.base import FixedOutcome
+from cael.outcomes.ridge import FOLDS, AdditiveOutcome, Ridge, Sums
+from cael.policy import Policy, Tabular, Uniform, probabilities
+from cael.sparse import TopK
+from cael.streaming.pieces import Door, Piece, mixed, numbers_of
+from cael.streaming.reading import Task
+from cael.streaming.targets import chunks
+
+
+class Predictions(ABC):
+    """Where q(x, a) comes from. columns: of the log. contexts: whether it needs them. cross_fitted: None: nothing was
+    trained. whole: whether it needs the target's probabilities of all actions."""
+
+    columns: tuple[str, ...] = ()
+    contexts: ClassVar[bool] = False
+    cross_fitted: bool | None = None
+    whole: ClassVar[bool] = True
+
+    @abstractmethod
+    def terms(self, piece: Piece, policy: Policy, actions: Actions, file: int) -> tuple[Floats, Floats]:
+        """(q(x_i, a_i), sum over a of pi(a|x_i) q(x_i, a)), each (n,)."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Pair(Predictions):
+    """Two columns: the prediction for the logged action, and that for the target's actions, averaged over them."""
+
+    logged: str
+    target: str
+    whole: ClassVar[bool] = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:  # type: ignore[override]
+        return (self.logged, self.target)
+
+    def terms(self, piece: Piece, policy: Policy, actions: Actions, file: int) -> tuple[Floats, Floats]:
+        return _column(self.logged, piece), _column(self.target, piece)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class All(Predictions):
+    """The predictions for all actions: a column of lists, or one column each."""
+
+    names: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:  # type: ignore[override]
+        return self.names
+
+    def terms(self, piece: Piece, policy: Policy, actions: Actions, file: int) -> tuple[Floats, Floats]:
+        table, _, found = matrix(piece.source, self.names, piece.read, categories=False)
+        _refuse(found, piece)
+        if table.shape[1] != len(actions):
+            raise InputError(
+                f"predictions: {', '.join(self.names[:3])} give {table.shape[1]} numbers a row, but there are "
+                f"{len(actions)} actions."
+            )
+        q = table if piece.rows is None else table[piece.rows]
+        value, k = np.empty(len(piece)), len(actions)
+        for part in chunks(len(piece), k):
+            value[part] = np.einsum("ij,ij->i", probabilities(policy, piece.batch(part, k, actions.features)), q[part])
+        return q[np.arange(len(piece)), piece.actions], value
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Fixed(Predictions):
+    """A `FixedOutcome` that is a function of contexts, or the same for all rows."""
+
+    model: FixedOutcome
+    contexts: ClassVar[bool] = True
+
+    def terms(self, piece: Piece, policy: Policy, actions: Actions, file: int) -> tuple[Floats, Floats]:
+        logged, value, k = np.empty(len(piece)), np.empty(len(piece)), len(actions)
+        for part in chunks(len(piece), k):
+            batch = piece.batch(part, k, actions.features)
+            logged[part] = self.model.logged(batch)
+            value[part] = self.model.value(batch, probabilities(policy, batch))
+        return logged, value
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Folded(Predictions):
+    """Ridge models, one for each fold, trained on the other folds; one model alone was trained on all rows. parts: the
+    parts that the rows were summed in, one or several for each fold."""
+
+    models: tuple[AdditiveOutcome, ...]
+    seed: int
+    parts: int
+    contexts: ClassVar[bool] = True
+
+    @property
+    def cross_fitted(self) -> bool:  # type: ignore[override]
+        return len(self.models) > 1
+
+    def terms(self, piece: Piece, policy: Policy, actions: Actions, file: int) -> tuple[Floats, Floats]:
+        fold = folds_of(piece, file, self.parts, self.seed) // (self.parts // len(self.models))
+        rows = np.arange(len(piece))
+        effects = np.stack([each.effect for each in self.models], axis=1)
+        slopes = np.stack([each.slope for each in self.models], axis=1)
+        start = np.array([each.constant for each in self.models])[fold]
+        if slopes.size:
+            start = start + np.einsum("ij,ij->i", piece.contexts, slopes.T[fold])
+        mean = expected(policy, piece, effects, actions)[rows, fold]
+        return start + effects[piece.actions, fold], start + mean
+
+
+def expected(policy: Policy, piece: Piece, effects: Floats, actions: Actions) -> Floats:
+    """sum over a of pi(a|x_i) effects[a] for effects (k, f), shape (n, f)."""
+    if isinstance(policy, Uniform):
+        return np.broadcast_to(effects.mean(axis=0), (len(piece), effects.shape[1]))
+    if isinstance(policy, Tabular) and policy.table.ndim == 1:
+        return np.broadcast_to(policy.table @ effects, (len(piece), effects.shape[1]))
+    found, k = np.empty((len(piece), effects.shape[1])), len(actions)
+    if isinstance(policy, TopK):
+        rest = np.asarray(policy._rest_each)[:, None]
+        gained = np.where(policy.actions >= 0, np.asarray(policy.listed) - rest, 0.0)
+        listed = np.where(policy.actions >= 0, policy.actions, 0)
+        for part in chunks(len(piece), listed.shape[1] * effects.shape[1]):
+            found[part] = np.einsum("ij,ijf->if", gained[part], effects[listed[part]])
+        return found + rest * effects.sum(axis=0)
+    for part in chunks(len(piece), k):
+        found[part] = np.einsum("ij,jf->if", probabilities(policy, piece.batch(part, k, actions.features)), effects)
+    return found
+
+
+def folds_of(piece: Piece, file: int, folds: int, seed: int) -> Ints:
+    """The fold of each row: by a hash of its cluster, or of its place in the files. A cluster stays in one fold."""
+    if folds == 1:
+        return np.zeros(len(piece), dtype=np.intp)
+    if piece.clusters is not None:
+        keys = piece.clusters
+    else:
+        first = piece.source.origin[1] if piece.source.origin else 0
+        rows = first + (np.arange(piece.read) if piece.rows is None else piece.rows)
+        keys = (np.uint64(file) << np.uint64(44)) + rows.astype(np.uint64)
+    return (mixed(keys ^ np.uint64(seed * 0x9E3779B1)) % np.uint64(folds)).astype(np.intp)
+
+
+def _column(name: str, piece: Piece) -> Floats:
+    values, found = numbers_of(name, piece.source)
+    _refuse(found, piece)
+    return values if piece.rows is None else values[piece.rows]
+
+
+def _refuse(found: list[Any], piece: Piece) -> None:
+    for flaw in found:
+        raise InputError(f"predictions on {piece.source.name}: {told(flaw, piece.source)}. Correct them.")
+
+
+def predictions_of(given: str, source: Source) -> Predictions:
+    """'LOGGED+TARGET' is a pair of columns of numbers; anything else the predictions for all actions."""
+    names = columns_of(source, given, "predictions")
+    if "*" not in given and len(names) == 2:
+        return Pair(*names)
+    return All(tuple(names))
+
+
+def predictable(model: FixedOutcome) -> Fixed:
+    """Refuses predictions that are aligned with the rows of a log in memory."""
+    if not callable(model.q) and np.asarray(model.q).ndim == 2:
+        raise InputError(
+            f"{model!r} is aligned with the rows of a log in memory. For a scanned log, write the predictions into "
+            "columns and name them: scan(..., predictions='Q_LOGGED+Q_TARGET')."
+        )
+    return Fixed(model)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class RidgeWork:
+    """The pass that trains Ridge: sums by fold and action, around the shifts."""
+
+    name: str
+    door: Door
+    columns: tuple[str, ...]
+    types: dict[str, Any]
+    size: int
+    parts: int
+    seed: int
+    x_shift: Floats
+    r_shift: float
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class RidgeSums:
+    """The sums of each fold."""
+
+    parts: tuple[Sums, ...]
+
+    def merge(self, other: RidgeSums) -> RidgeSums:
+        return RidgeSums(tuple(a.plus(b) for a, b in zip(self.parts, other.parts, strict=True)))
+
+
+def ridge_run(work: RidgeWork, task: Task) -> RidgeSums:
+    """The sums of one task."""
+    from cael.streaming.work import pieces
+
+    k, d, f = len(work.door.actions), len(work.x_shift), work.parts
+    counts, r_sum, x_sum = np.zeros(f * k), np.zeros(f * k), np.zeros((f * k, d))
+    xx, xr, rr = np.zeros((f, d, d)), np.zeros((f, d)), np.zeros(f)
+    for _, piece in pieces(work.name, task, work.door, work.columns, work.size, work.types):
+        fold = folds_of(piece, task.number, f, work.seed)
+        x, r = piece.contexts - work.x_shift, piece.rewards - work.r_shift
+        cell = fold * k + piece.actions
+        counts += np.bincount(cell, minlength=f * k)
+        r_sum += np.bincount(cell, weights=r, minlength=f * k)
+        rr += np.bincount(fold, weights=r * r, minlength=f)
+        for column in range(d):
+            x_sum[:, column] += np.bincount(cell, weights=x[:, column], minlength=f * k)
+        for number in range(f):
+            mine = slice(None) if f == 1 else fold == number
+            xx[number] += x[mine].T @ x[mine]
+            xr[number] += x[mine].T @ r[mine]
+    return RidgeSums(
+        tuple(
+            Sums(counts[s], x_sum[s], r_sum[s], xx[at], xr[at], float(rr[at]), work.x_shift, work.r_shift)
+            for at in range(f)
+            for s in [slice(at * k, (at + 1) * k)]
+        )
+    )
+
+
+def parts_of(model: Ridge, folds: int) -> int:
+    """In how many parts the rows are summed: the folds, and more where penalties are chosen on what is left of them."""
+    if not isinstance(model.alpha, str):
+        return max(1, folds)
+    return FOLDS if folds < 2 else 4 if folds == 2 else folds
+
+
+def solved(model: Ridge, sums: RidgeSums, folds: int, log: LoggedData, seed: int) -> Folded:
+    """The models of all folds. log: any log with the actions and the contexts' width of this one."""
+    parts = list(sums.parts)
+    each = len(parts) // max(1, folds) if folds >= 2 else 0
+    without = [frozenset(range(at * each, (at + 1) * each)) for at in range(folds)] if each else [frozenset()]
+    return Folded(tuple(model.solve_from(log, parts, without)), seed, len(parts))
+
+
+def used(outcomes: Sequence[Predictions]) -> set[str]:
+    """The columns that these predictions read."""
+    return {column for each in outcomes for column in each.columns}

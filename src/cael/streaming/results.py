@@ -1,0 +1,217 @@
+"""evaluate, compare and segments on a scanned log: the same results as of a log in memory."""
+
+from __future__ import annotations
+
+import warnings as python_warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cael import inference
+from cael._types import Floats
+from cael.comparison import Compared, Comparison, within
+from cael.embedding import Auto
+from cael.errors import InputError, NeedsError
+from cael.estimate import Estimate
+from cael.estimators import SNDR, SNIPS, Estimator, LoggedMean
+from cael.evaluation import LEARN, Evaluation, panel
+from cael.judging import choose_headline
+from cael.lifting import lift_of
+from cael.segmentation import FEWEST_ROWS, MOST_SEGMENTS, Segments, assembled
+from cael.streaming.asking import Answer, ask, named_policies
+from cael.streaming.estimates import estimate_of, estimates_of, judge, overlap_of, refuse_constant
+from cael.streaming.moments import Combination, Moments
+from cael.streaming.outcomes import Pair
+from cael.streaming.scanned import ScannedLog
+from cael.streaming.tally import Rule
+from cael.verdict import Thresholds
+
+
+def question(
+    log: ScannedLog, estimators: Sequence[Estimator] | Estimator | None, learn: bool | None
+) -> tuple[list[Estimator], list[Estimator]]:
+    """The panel with what was asked for, and what was asked for."""
+    given = () if estimators is None else (estimators,) if isinstance(estimators, Estimator) else tuple(estimators)
+    for each in given:
+        if not isinstance(each, Estimator):
+            raise InputError(f"estimators must be cael estimators, such as cael.SNIPS(); got {each!r}.")
+    first = (Auto(),) if (LEARN if learn is None else learn) else ()
+    named = {each.name: each for each in (*first, *panel(), *given)}
+    return list(named.values()), list(given)
+
+
+def evaluation_of(
+    answer: Answer, asked: Sequence[Estimator], level: float, headline: Any, thresholds: Thresholds | None
+) -> Evaluation:
+    """The evaluation of the first target of an answer."""
+    refuse_constant(answer)
+    found, skipped = estimates_of(answer, 0, {each.name for each in asked})
+    if not any(each.estimator != "LoggedMean" for each in found):
+        raise NeedsError("nothing can be said about this policy: " + " ".join(f"{n}: {why}" for n, why in skipped))
+    chosen = choose_headline(found, headline.name if isinstance(headline, Estimator) else headline)
+    limits = Thresholds() if thresholds is None else thresholds
+    verdict = judge(answer, 0, found, chosen, level, limits)
+    return Evaluation(
+        tuple(found), tuple(skipped), described(answer), answer.targets[0].label, chosen, verdict,
+        overlap_of(answer, 0), level,
+    )  # fmt: skip
+
+
+def described(answer: Answer) -> str:
+    log = answer.log
+    known = [name for name in ("propensity", "cluster", "timestamp") if getattr(log.columns, name) is not None]
+    parts = [f"n={answer.n}", f"n_actions={log.n_actions}", f"files={len(log.source.files)}", *known]
+    return f"ScannedLog({', '.join(parts)})"
+
+
+def evaluate(
+    log: ScannedLog,
+    policy: Any,
+    estimators: Sequence[Estimator] | Estimator | None,
+    *,
+    level: float,
+    headline: Any,
+    thresholds: Thresholds | None,
+    learn: bool | None,
+) -> Evaluation:
+    """`cael.evaluate` on a scanned log."""
+    inference.check_level(level)
+    everything, asked = question(log, estimators, learn)
+    answer = ask(log, {"": policy}, everything, asked=asked)
+    warn(answer)
+    return evaluation_of(answer, asked, level, headline, thresholds)
+
+
+def warn(answer: Answer) -> None:
+    for each in answer.warnings:
+        python_warnings.warn(each, stacklevel=4)
+
+
+def default_estimator(log: ScannedLog, answer_targets: Sequence[bool]) -> Estimator:
+    """SNDR where all targets are known on all actions, or predictions for the target are given; else SNIPS."""
+    given = isinstance(log.predictions, Pair) and len(answer_targets) == 1
+    return SNDR() if given or all(answer_targets) else SNIPS()
+
+
+def compare(
+    log: ScannedLog,
+    policies: Any,
+    estimator: Estimator | None,
+    *,
+    level: float,
+    seed: int,
+    thresholds: Thresholds | None,
+) -> Comparison:
+    """`cael.compare` on a scanned log."""
+    answer, chosen = ask_to_compare(log, policies, estimator)
+    warn(answer)
+    return comparison_of(answer, chosen, level, seed, thresholds)
+
+
+def ask_to_compare(log: ScannedLog, policies: Any, estimator: Estimator | None) -> tuple[Answer, Estimator]:
+    named = named_policies(policies)
+    if not named:
+        raise InputError("compare needs at least one policy.")
+    chosen = estimator
+    if chosen is None:
+        from cael.streaming.targets import target_of
+
+        probe = log.probe
+        complete = [target_of(each, probe, log.actions, log.columns.id).complete for each in named.values()]
+        chosen = default_estimator(log, complete)
+    panel_ = {each.name: each for each in (LoggedMean(), chosen, *((SNIPS(),) if log.has_propensities else ()))}
+    return ask(log, named, list(panel_.values()), asked=[LoggedMean(), chosen]), chosen
+
+
+def comparison_of(
+    answer: Answer, chosen: Estimator, level: float, seed: int, thresholds: Thresholds | None
+) -> Comparison:
+    """Each target against the logged mean, with intervals that hold together."""
+    refuse_constant(answer)
+    limits = Thresholds() if thresholds is None else thresholds
+    baseline = estimate_of(answer, answer.of("LoggedMean", 0))
+    rows: list[tuple[str, Estimate, Estimate, Any]] = []
+    for t, name in enumerate(answer.names):
+        found, _ = estimates_of(answer, t, {chosen.name})
+        best = next(each for each in found if each.estimator == chosen.name)
+        opinions = [each for each in found if each.estimator in (chosen.name, "SNIPS")]
+        rows.append((name, best, lift_of(best, baseline), judge(answer, t, opinions, chosen.name, level, limits)))
+    factor = inference.max_t(np.stack([lift.units for _, _, lift, _ in rows], axis=1), level, seed=seed)
+    compared = [Compared(name, best, lift, within(lift, factor, level), verdict) for name, best, lift, verdict in rows]
+    return Comparison(tuple(sorted(compared, key=lambda row: -row.estimate.value)), baseline, level, factor)
+
+
+def segments(
+    log: ScannedLog, policy: Any, labels: Any, windows: int | None, estimator: Estimator | None, level: float, seed: int
+) -> Segments:
+    """`cael.segments` on a scanned log; labels is the name of a column."""
+    if windows is not None or not isinstance(labels, str):
+        raise InputError(
+            "segments of a scanned log are given by the name of a column: segments(log, policy, 'country')."
+        )
+    inference.check_level(level)
+    answer, chosen = ask_segments(log, policy, (labels,), estimator)
+    warn(answer)
+    refuse_constant(answer)
+    return segments_of(answer, 0, chosen, level, seed)
+
+
+def ask_segments(
+    log: ScannedLog, policy: Any, columns: tuple[str, ...], estimator: Estimator | None
+) -> tuple[Answer, Estimator]:
+    from cael.streaming.targets import target_of
+
+    chosen = estimator
+    if chosen is None:
+        target = target_of(policy, log.probe, log.actions, log.columns.id)
+        chosen = default_estimator(log, [target.complete])
+    return ask(log, {"": policy}, [LoggedMean(), chosen], asked=[LoggedMean(), chosen], segments=columns), chosen
+
+
+def segments_of(answer: Answer, column: int, chosen: Estimator, level: float, seed: int) -> Segments:
+    """By the labels of one of the segment columns of an answer."""
+    sums = answer.partial.segments[column]
+    if len(sums) > MOST_SEGMENTS:
+        raise InputError(f"there are {len(sums)} different labels, more than {MOST_SEGMENTS}: group them first.")
+    few = [f"{label} ({each.n})" for label, each in sums.items() if each.n < FEWEST_ROWS]
+    if few:
+        raise InputError(
+            f"a segment needs at least {FEWEST_ROWS} rows; too few: {', '.join(few[:5])}. Put small ones together."
+        )
+    names = sorted(sums)
+    value = answer.combination(answer.of(chosen.name, 0))
+    base = answer.combination(answer.of("LoggedMean", 0))
+    parts = [sums[name] for name in names]
+    values, bases, lifts = (np.array([_value(each, part) for part in parts]) for each in (value, base, value - base))
+    columns = np.stack([_influence((value - base).coefficients, part) for part in parts], axis=1)
+    clustered = answer.log.columns.cluster is not None
+    errors = (
+        np.sqrt((columns**2).sum(axis=0))
+        if clustered
+        else np.array([_error((value - base).coefficients, part) for part in parts])
+    )
+    at = answer.index.get(("w", 0, Rule()))
+    worth = [None if at is None else _worth(part, at) for part in parts]
+    return assembled(
+        names, [part.n for part in parts], worth, values, bases, lifts, errors, columns, chosen.name, level, seed
+    )
+
+
+def _value(combination: Combination, part: Moments) -> float:
+    return combination.constant + float(combination.coefficients @ part.mean)
+
+
+def _error(coefficients: Floats, part: Moments) -> float:
+    return float(np.sqrt(max(0.0, float(coefficients @ part.comoment @ coefficients)) / max(1, part.n - 1) / part.n))
+
+
+def _influence(coefficients: Floats, part: Moments) -> Floats:
+    """What each bucket adds to the segment's lift."""
+    apart = coefficients @ (part.bucket_sums - part.mean[:, None] * part.bucket_rows)
+    return apart / np.sqrt(part.n * max(1, part.n - 1))
+
+
+def _worth(part: Moments, at: int) -> float:
+    mean = float(part.mean[at])
+    return part.n / (1 + float(part.comoment[at, at]) / part.n / mean / mean) if mean > 0 else 0.0

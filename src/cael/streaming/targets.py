@@ -1,0 +1,153 @@
+"""Target policies of a stream: columns of the log that are made into a policy batch by batch, or functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from cael._types import Floats
+from cael.errors import NeedsError, PolicyError
+from cael.io.columns import CONVENTIONS
+from cael.io.encode import Actions, columns_of
+from cael.io.files import format_of
+from cael.io.long import long_policy
+from cael.io.objects import load_object
+from cael.io.policies import Rows, build, guess
+from cael.io.sources import Source, open_source
+from cael.io.specs import PolicySpec, parse
+from cael.log import BATCH_BYTES, Batch
+from cael.policy import LoggedOnly, Mixture, Policy, Tabular, Uniform, as_policy, probabilities
+from cael.sparse import TopK
+from cael.streaming.pieces import Piece, numbers_of
+from cael.streaming.scratch import Scratch
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A policy to evaluate. spec: where it is made from columns of the log, batch by batch; else policy: a function of
+    the contexts, or the same for all rows. complete: whether the probabilities of all actions are known."""
+
+    label: str
+    spec: PolicySpec | None
+    policy: Policy | None
+    complete: bool
+    columns: tuple[str, ...] = ()
+    contexts: bool = False
+
+    def on(self, piece: Piece, actions: Actions) -> Policy:
+        """The policy on the rows of a batch."""
+        if self.policy is not None:
+            return self.policy
+        assert self.spec is not None
+        if self.spec.kind == "probability":
+            p, found = numbers_of(self.spec.what, piece.source)
+            if not found and p.min(initial=0.0) >= 0 and p.max(initial=0.0) <= 1:
+                return Given(p if piece.rows is None else p[piece.rows])
+        return build(self.spec, Rows(piece.source, actions, piece.rows, None), None)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Given(Policy):
+    """The probabilities (n,) of the logged actions of one batch, known to be in [0, 1]: `LoggedOnly` without a copy."""
+
+    trusted: ClassVar[bool] = True
+    complete: ClassVar[bool] = False  # type: ignore[misc]
+    logged: Floats
+
+    def probabilities(self, batch: Batch) -> Floats:
+        raise NeedsError("only the probability of the logged action is known.")
+
+    def logged_probability(self, batch: Batch) -> Floats:
+        return self.logged[batch.rows]
+
+
+def row_aligned(policy: Policy) -> bool:
+    """Whether a policy is an array with a line for each row of a log."""
+    if isinstance(policy, Mixture):
+        return any(row_aligned(each) for each in policy.policies)
+    if isinstance(policy, Tabular):
+        return policy.table.ndim == 2
+    scores = getattr(policy, "scores", None)
+    return isinstance(policy, LoggedOnly | TopK) or (isinstance(scores, np.ndarray) and scores.ndim == 2)
+
+
+def target_of(given: Any, probe: Piece, actions: Actions, id_column: str | None) -> Target:
+    """The target that a spec, a policy, a (k,) array or a function of contexts means on a scanned log."""
+    if isinstance(given, str | Mapping | PolicySpec):
+        return _from_spec(given, probe, actions, id_column)
+    policy = as_policy(given)
+    if row_aligned(policy):
+        raise PolicyError(
+            f"{policy!r} is aligned with the rows of a log in memory. For a scanned log, write it into a column and "
+            "name that, as in 'probability:COLUMN' or 'topk:ACTIONS+PROBABILITIES'; or give a function of contexts."
+        )
+    if policy.n_actions is not None and policy.n_actions != len(actions):
+        raise PolicyError(f"{policy!r} has {policy.n_actions} actions, but the log has {len(actions)}.")
+    return Target(repr(policy), None, policy, policy.complete, contexts=not isinstance(policy, Tabular | Uniform))
+
+
+def _from_spec(given: Any, probe: Piece, actions: Actions, id_column: str | None) -> Target:
+    found = parse(given)
+    spec = guess(found, probe.source) if isinstance(found, str) else found
+    if spec.kind == "logging":
+        raise PolicyError("policy 'logging': the logging policy of a streamed log is known on logged actions alone.")
+    if spec.kind == "uniform":
+        return Target("uniform", None, Uniform(len(actions)), True)
+    if spec.kind == "python":
+        policy = load_object(spec.what, actions)
+        if row_aligned(policy):
+            raise PolicyError(f"policy '{spec}' is aligned with rows; a streamed log needs a function of contexts.")
+        return Target(str(spec), None, policy, policy.complete, contexts=True)
+    if spec.kind == "table" or (spec.kind in ("softmax", "greedy") and format_of(spec.what)):
+        ids = {str(id_column).lower(), *CONVENTIONS["id"]} & {name.lower() for name in open_source(spec.what).names}
+        if ids:
+            raise PolicyError(
+                f"policy '{spec}': its column {min(ids)!r} names decisions, and joining them needs the log in memory. "
+                "Write the lists as columns of the log (topk:ACTIONS+PROBABILITIES)."
+            )
+        return Target(str(spec), None, long_policy(spec, probe.source, actions, None, None), True)
+    parts = [spec.what] if spec.kind in ("probability", "choice") else columns_of(probe.source, spec.what, f"'{spec}'")
+    policy = build(spec, Rows(probe.source, actions, probe.rows, None), None)
+    return Target(str(spec), spec, None, policy.complete, tuple(parts))
+
+
+def chunks(n: int, width: int) -> list[slice]:
+    """Runs of rows such that (rows x width) float64 stay in cache."""
+    size = max(1, BATCH_BYTES // (8 * max(1, width)))
+    return [slice(at, min(at + size, n)) for at in range(0, n, size)]
+
+
+def mass_of(policy: Policy, piece: Piece, k: int, features: Floats | None) -> Floats:
+    """The sum over rows of the policy's probability of each action, (k,)."""
+    if isinstance(policy, Tabular) and policy.table.ndim == 1:
+        return len(piece) * policy.table.astype(np.float64)
+    if isinstance(policy, Uniform):
+        return np.full(k, len(piece) / k)
+    if isinstance(policy, TopK):
+        listed, rest = policy.actions >= 0, np.asarray(policy._rest_each)
+        named = policy.actions[listed]
+        gained = np.asarray(policy.listed)[listed] - np.broadcast_to(rest[:, None], listed.shape)[listed]
+        return np.bincount(named, weights=gained, minlength=k).astype(np.float64) + float(rest.sum())
+    total = np.zeros(k)
+    for part in chunks(len(piece), k):
+        total += probabilities(policy, piece.batch(part, k, features)).sum(axis=0)
+    return total
+
+
+def as_source(
+    batch: Any,
+    name: str,
+    origin: tuple[str, int],
+    types: tuple[tuple[str, Any], ...] | None = None,
+    scratch: Scratch | None = None,
+) -> Source:
+    """A record batch as a table with named columns that knows its place in a file. types: of its columns, if known."""
+    if types is None:
+        types = tuple(zip(batch.schema.names, batch.schema.types, strict=True))
+    arrays = dict(zip((column for column, _ in types), batch.columns, strict=True))
+    return Source(name, types, memory=batch, origin=origin, arrays=arrays, scratch=scratch)

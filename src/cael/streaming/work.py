@@ -1,0 +1,251 @@
+"""The work on one task: read its batches, make the features of all estimators, and keep their sums."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, final
+
+import numpy as np
+
+from cael._types import Array, Floats
+from cael.errors import CaelError, PolicyError
+from cael.log import Batch
+from cael.policy import Policy, logged_probability
+from cael.streaming.demands import Key, features_of
+from cael.streaming.moments import BUCKETS, Clusters, Moments, cut, empty, grouped, moments_at, moments_by
+from cael.streaming.outcomes import Predictions
+from cael.streaming.partial import ActionSums, Partial, Stretch
+from cael.streaming.pieces import Door, Flaws, Piece, flaws_of, piece_of
+from cael.streaming.reading import Task, batches
+from cael.streaming.scratch import Scratch
+from cael.streaming.tally import Changed, Rule, Tallying
+from cael.streaming.targets import Target, as_source, chunks, mass_of
+
+SPREAD = 617
+"""Buckets that the first rows of two files are apart, so that many short files fill all buckets."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Work:
+    """What shall be kept of every batch: a description that can be sent to another machine.
+
+    name: of the log. columns: those to read. size: rows of a batch. r0: taken off the rewards. keys: the features.
+    rules: (target, rule) pairs. pairs: (target, outcome) pairs. top: largest weights to keep. stretch: rows of a
+    stretch. most_clusters: beyond it, clusters are summed into buckets only.
+    """
+
+    name: str
+    door: Door
+    columns: tuple[str, ...]
+    types: dict[str, Any]
+    size: int
+    r0: float
+    targets: tuple[Target, ...]
+    outcomes: tuple[Predictions, ...]
+    keys: tuple[Key, ...]
+    rules: tuple[tuple[int, Rule], ...]
+    pairs: tuple[tuple[int, int], ...]
+    top: int
+    stretch: int
+    most_clusters: int
+
+
+def run(work: Work, task: Task) -> Partial:
+    """The sums of one task."""
+    summing = Summing(work, task)
+    for at, piece in pieces(work.name, task, work.door, work.columns, work.size, work.types):
+        try:
+            summing.add(at, piece)
+        except PolicyError as error:
+            raise PolicyError(
+                f"{error} Found in {task.file.path} at rows {at:,} to {at + piece.read - 1:,}, where reading stopped; "
+                "rows of the message may be counted from there."
+            ) from None
+    return summing.done()
+
+
+def pieces(
+    name: str, task: Task, door: Door, columns: Sequence[str], size: int, types: dict[str, Any]
+) -> Iterator[tuple[int, Piece]]:
+    """(number of the first row in the file, piece) for every batch of a task."""
+    at, kinds, scratch = task.first, None, Scratch()
+    for batch in batches(task, columns, size, types):
+        kinds = kinds or tuple(zip(batch.schema.names, batch.schema.types, strict=True))
+        try:
+            piece = piece_of(as_source(batch, name, (task.file.path.name, at), kinds, scratch), door)
+        except CaelError as error:
+            if str(task.file.path) in str(error):
+                raise
+            raise type(error)(f"{task.file.path}: {error}") from None
+        yield at, piece
+        at += batch.num_rows
+
+
+@final
+@dataclass
+class Summing:
+    """Sums that grow by batches; `done` gives them away as a Partial."""
+
+    work: Work
+    task: Task
+    read: int = 0
+    rows: int = 0
+    flaws: dict[tuple[str, str], Flaws] = field(default_factory=dict)
+    stretches: list[Stretch] = field(default_factory=list)
+    groups: list[Clusters] = field(default_factory=list)
+    crowded: bool = False
+    low: float = np.inf
+    high: float = -np.inf
+
+    def __post_init__(self) -> None:
+        work, k = self.work, len(self.work.door.actions)
+        p = len(work.keys)
+        self.moments = empty(p)
+        self.actions = ActionSums(np.zeros(k), np.zeros(k), np.zeros(k))
+        self.masses = [np.zeros(k) for _ in work.targets]
+        self.tallies = [Tallying(work.top) for _ in work.targets]
+        self.changed = [Changed() for _ in work.rules]
+        self.segments: list[dict[str, Moments]] = [{} for _ in work.door.segments]
+        self.scratch = Scratch()
+        self.block: Array = np.zeros((p, 0))
+
+    def add(self, at: int, piece: Piece) -> None:
+        """Add a batch whose first row is number `at` of its file."""
+        work, number = self.work, self.task.number
+        self.read += piece.read
+        for key, flaw in flaws_of(piece, number, at).items():
+            self.flaws[key] = self.flaws[key].merge(flaw) if key in self.flaws else flaw
+        n = len(piece)
+        if n == 0:
+            return
+        shift = (number * SPREAD + at) % BUCKETS
+        features = self._room(shift, n)
+        shifted = np.subtract(piece.rewards, work.r0, out=self.scratch.take("shifted", n))
+        weights: dict[tuple[int, Rule], Floats] = {}
+        residuals: dict[tuple[int, int], tuple[Floats, Floats]] = {}
+        policies = [target.on(piece, work.door.actions) for target in work.targets]
+        raw = self._raw_weights(piece, policies)
+        for place, (target, rule) in enumerate(work.rules):
+            w = rule(raw[target])
+            weights[target, rule] = w
+            changed = 0 if w is raw[target] else int(np.count_nonzero(w != raw[target]))
+            self.changed[place] = self.changed[place].merge(Changed(float(w.max()), changed))
+        for t, o in work.pairs:
+            logged, value = work.outcomes[o].terms(piece, policies[t], work.door.actions, number)
+            rest = np.subtract(piece.rewards, logged, out=self.scratch.take(f"rest {t} {o}", n))
+            residuals[t, o] = (rest, value)
+        features_of(work.keys, features, shifted, weights, residuals)
+        self._keep(at, shift, piece, features)
+        self._count(piece, policies, raw)
+        self.rows += n
+
+    def _room(self, shift: int, n: int) -> Floats:
+        """(p, n) of a block of whole rounds of buckets in which all other places are 0."""
+        width, p = -(-(shift + n) // BUCKETS) * BUCKETS, len(self.work.keys)
+        self.block = self.scratch.take("block", p * width).reshape(p, width)
+        self.block[:, :shift] = 0.0
+        self.block[:, shift + n :] = 0.0
+        return self.block[:, shift : shift + n]
+
+    def _raw_weights(self, piece: Piece, policies: list[Policy]) -> list[Floats]:
+        if piece.propensities is None or not self.work.rules:
+            return []
+        found: list[Floats] = []
+        k = len(self.work.door.actions)
+        for target, policy, tally in zip(self.work.targets, policies, self.tallies, strict=True):
+            parts = [
+                logged_probability(policy, self._batch(piece, part, target))
+                for part in (chunks(len(piece), k) if _dense(target, policy) else [slice(0, len(piece))])
+            ]
+            p = parts[0] if len(parts) == 1 else np.concatenate(parts)
+            w = np.divide(p, piece.propensities, out=self.scratch.take(f"w {len(found)}", len(piece)))
+            tally.add(w)
+            found.append(w)
+        return found
+
+    def _batch(self, piece: Piece, part: slice, target: Target) -> Batch:
+        """A function of contexts is told the numbers of the rows in the file, for its messages."""
+        door = self.work.door
+        shift = 0 if target.spec is not None else piece.source.origin[1] if piece.source.origin else 0
+        batch = piece.batch(part, len(door.actions), door.actions.features)
+        return batch if shift == 0 else replace(batch, rows=slice(part.start + shift, part.stop + shift))
+
+    def _keep(self, at: int, shift: int, piece: Piece, features: Floats) -> None:
+        """Everything that is summed by row: moments, stretches, segments, clusters."""
+        work, n, place = self.work, len(piece), (self.task.number, at)
+        bucket = None
+        if piece.clusters is not None:
+            bucket = (piece.clusters % np.uint64(BUCKETS)).astype(np.intp)
+            self._clusters(piece.clusters, features)
+        for sums, (labels, codes) in zip(self.segments, piece.segments, strict=True):
+            own = (shift + np.arange(n)) % BUCKETS if bucket is None else bucket
+            for code in np.unique(codes).tolist():
+                rows = np.flatnonzero(codes == code)
+                found = moments_by(features[:, rows], own[rows])
+                sums[labels[code]] = sums[labels[code]].merge(found) if labels[code] in sums else found
+        if work.stretch < n:
+            for step, each in enumerate(cut(features, work.stretch)):
+                rows_of = slice(step * work.stretch, step * work.stretch + each.n)
+                self.stretches.append(Stretch((place[0], at + rows_of.start), each, *_times(piece.times, rows_of)))
+        moments = moments_at(self.block, shift, n) if bucket is None else moments_by(features, bucket)
+        if work.stretch >= n:
+            self.stretches.append(Stretch(place, moments.stretch(), *_times(piece.times, slice(0, n))))
+        self.moments = self.moments.merge(moments)
+
+    def _clusters(self, keys: Array, features: Floats) -> None:
+        if self.crowded:
+            return
+        self.groups.append(grouped(keys, np.ones(len(keys)), np.ascontiguousarray(features.T)))
+        if sum(len(each.keys) for each in self.groups[1:]) > max(2**18, len(self.groups[0].keys)):
+            self.groups = [self._joined()]
+            self.crowded = len(self.groups[0].keys) > self.work.most_clusters
+
+    def _joined(self) -> Clusters:
+        keys = np.concatenate([each.keys for each in self.groups])
+        rows = np.concatenate([each.rows for each in self.groups])
+        return grouped(keys, rows, np.concatenate([each.sums for each in self.groups]))
+
+    def _count(self, piece: Piece, policies: list[Policy], raw: list[Floats]) -> None:
+        k, a = len(self.work.door.actions), piece.actions
+        rows = np.bincount(a, minlength=k).astype(np.float64)
+        if piece.propensities is None:
+            found = ActionSums(rows, rows, rows)
+        else:
+            inverse = np.divide(1.0, piece.propensities, out=self.scratch.take("inverse", len(a)))
+            total: Array = np.bincount(a, weights=inverse, minlength=k)
+            np.multiply(inverse, inverse, out=inverse)
+            squares: Array = np.bincount(a, weights=inverse, minlength=k)
+            found = ActionSums(rows, total, squares)
+        self.actions = self.actions.merge(found)
+        for t, (target, policy) in enumerate(zip(self.work.targets, policies, strict=True)):
+            if target.complete:
+                self.masses[t] += mass_of(policy, piece, k, self.work.door.actions.features)
+            elif raw:
+                self.masses[t] += np.bincount(a, weights=raw[t], minlength=k)
+        self.low = min(self.low, float(piece.rewards.min()))
+        self.high = max(self.high, float(piece.rewards.max()))
+
+    def done(self) -> Partial:
+        clusters = self._joined() if self.groups and not self.crowded else None
+        if clusters is None and self.work.door.roles.cluster is not None and not self.crowded:
+            clusters = Clusters(np.empty(0, np.uint64), np.empty(0), np.empty((0, len(self.work.keys))))
+        return Partial(
+            read={self.task.number: self.read}, rows=self.rows, moments=self.moments, stretches=tuple(self.stretches),
+            actions=self.actions, masses=tuple(self.masses), tallies=tuple(each.done() for each in self.tallies),
+            changed=tuple(self.changed), clusters=clusters, crowded=self.crowded, segments=tuple(self.segments),
+            flaws=self.flaws, low=self.low, high=self.high,
+            most_clusters=self.work.most_clusters,
+        )  # fmt: skip
+
+
+def _dense(target: Target, policy: Policy) -> bool:
+    """Whether a policy's answer takes an array of rows times actions."""
+    from cael.sparse import TopK
+
+    return target.complete and not isinstance(policy, TopK)
+
+
+def _times(times: Array | None, part: slice) -> tuple[Any, Any]:
+    return (None, None) if times is None or not len(times[part]) else (times[part].min(), times[part].max())

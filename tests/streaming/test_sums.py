@@ -1,0 +1,169 @@
+"""What is kept of rows merges: in any order, in any grouping, with nothing lost."""
+
+import itertools
+import math
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import cael
+from cael import weights as W
+from cael.streaming.asking import ask
+from cael.streaming.moments import BUCKETS, Combination, grouped, moments_at, moments_by, products
+from cael.streaming.passes import in_order
+from cael.streaming.tally import Rule, Tallying, most_top
+from tests.streaming.logs import K, table, write
+
+arrays = st.lists(st.floats(0, 1e6, allow_nan=False, allow_subnormal=False), min_size=1, max_size=300).map(np.array)
+
+
+def block_of(features, first):
+    width = -(-(first + features.shape[1]) // BUCKETS) * BUCKETS
+    block = np.zeros((len(features), width))
+    block[:, first : first + features.shape[1]] = features
+    return block
+
+
+@given(n=st.integers(1, 3000), first=st.integers(0, BUCKETS - 1), seed=st.integers(0, 9))
+@settings(max_examples=25, deadline=None)
+def test_rows_in_turn_fall_into_the_buckets_of_their_places(n, first, seed):
+    features = np.random.default_rng(seed).normal(5, 2, size=(3, n))
+    fast = moments_at(block_of(features, first), first, n)
+    slow = moments_by(features, (first + np.arange(n)) % BUCKETS)
+    for name in ("n", "mean", "comoment", "bucket_rows", "bucket_sums"):
+        assert np.allclose(getattr(fast, name), getattr(slow, name), atol=1e-9), name
+
+
+@given(st.integers(1, 6), st.integers(0, 9))
+@settings(max_examples=15, deadline=None)
+def test_products_are_those_of_a_matrix_with_its_transpose(p, seed):
+    rows = np.random.default_rng(seed).normal(size=(p, 50))
+    assert np.allclose(products(rows), rows @ rows.T)
+
+
+@given(st.integers(2, 400), st.lists(st.integers(1, 399), max_size=5), st.floats(-1e8, 1e8))
+@settings(max_examples=25, deadline=None)
+def test_moments_of_parts_merge_into_those_of_the_whole_without_losing_digits(n, cuts, offset):
+    rng = np.random.default_rng(n)
+    features = rng.normal(size=(2, n)) + offset
+    bucket = rng.integers(0, BUCKETS, n)
+    ends = sorted({0, n, *(min(cut, n) for cut in cuts)})
+    parts = [moments_by(features[:, a:b], bucket[a:b]) for a, b in itertools.pairwise(ends)]
+    merged = parts[0]
+    for part in parts[1:]:
+        merged = merged.merge(part)
+    backwards = parts[-1]
+    for part in parts[-2::-1]:
+        backwards = backwards.merge(part)
+    c = np.array([1.0, -0.5])
+    z = c @ features
+    for each in (merged, backwards):
+        found = Combination(0.0, c, each)
+        assert found.value == pytest.approx(z.mean(), rel=1e-12, abs=1e-12)
+        assert found.stderr == pytest.approx(z.std(ddof=1) / math.sqrt(n), rel=1e-6)
+        assert found.buckets.mean() == pytest.approx(z.mean(), rel=1e-12, abs=1e-6)
+
+
+@given(arrays, st.integers(1, 7), st.integers(1, 40))
+@settings(max_examples=40, deadline=None)
+def test_a_tally_knows_the_largest_weights_and_counts_all(w, parts, most):
+    pieces = np.array_split(w, parts)
+    tallies = []
+    for each in pieces:
+        tallying = Tallying(most)
+        for half in np.array_split(each, 2):
+            tallying.add(half)
+        tallies.append(tallying.done())
+    merged = tallies[0]
+    for each in tallies[1:]:
+        merged = merged.merge(each)
+    assert sorted(merged.top) == sorted(np.sort(w)[-most:])
+    assert merged.counts.sum() == len(w)
+    assert merged.sums.sum() == pytest.approx(w.sum())
+    assert merged.zeros == (w == 0).sum()
+    assert merged.largest == w.max()
+
+
+def test_the_tail_index_of_a_tally_is_that_of_all_weights():
+    w = np.random.default_rng(0).pareto(1.3, 20_000)
+    tallying = Tallying(most_top(len(w)))
+    for part in np.array_split(w, 13):
+        tallying.add(part)
+    assert tallying.done().tail_index(len(w)) == pytest.approx(W.tail_index(w), rel=1e-12)
+    assert Tallying(10).done().tail_index(0) is None
+
+
+def test_clusters_are_summed_by_key_however_they_come():
+    rng = np.random.default_rng(0)
+    keys, sums = rng.integers(0, 20, 300).astype(np.uint64), rng.normal(size=(300, 2))
+    whole = grouped(keys, np.ones(300), sums)
+    parts = [grouped(keys[at : at + 50], np.ones(50), sums[at : at + 50]) for at in range(0, 300, 50)]
+    merged = parts[3]
+    for at in (0, 5, 1, 4, 2):
+        merged = merged.merge(parts[at])
+    assert np.array_equal(whole.keys, merged.keys)
+    assert np.array_equal(whole.rows, merged.rows)
+    assert np.allclose(whole.sums, merged.sums)
+
+
+def test_results_are_taken_in_the_order_of_the_tasks():
+    assert list(in_order(iter([(2, "c"), (0, "a"), (1, "b")]))) == ["a", "b", "c"]
+
+
+@pytest.fixture(scope="module")
+def partials():
+    """The partial results of each task of a log in many files, and how to answer from all."""
+    from cael.streaming import asking
+
+    with tempfile.TemporaryDirectory() as folder:
+        log = cael.scan(write(Path(folder), table(500, clusters=30), [100, 220, 230, 400], 60), n_actions=K)
+        kept = []
+
+        def catch(function, work, tasks, workers, client):
+            kept.append([function(work, task) for task in tasks])
+            found = kept[-1][0]
+            for each in kept[-1][1:]:
+                found = found.merge(each)
+            return found
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(asking, "reduced", catch)
+            ask(log, {"": "pi"}, [cael.SNIPS(), cael.IPS(clip=2.0)], segments=("part",))
+        yield kept[-1]
+
+
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=10, deadline=None)
+def test_partial_results_merge_in_any_order_and_grouping(partials, random):
+    def fields(partial):
+        return {
+            "rows": partial.rows, "mean": partial.moments.mean, "comoment": partial.moments.comoment,
+            "sums": partial.moments.bucket_sums, "actions": partial.actions.inverse, "mass": partial.masses[0],
+            "top": np.sort(partial.tallies[0].top), "counts": partial.tallies[0].counts,
+            "changed": partial.changed[-1].rows, "clusters": partial.clusters.sums,
+            "segment": partial.segments[0]["north"].mean, "read": [partial.read[at] for at in sorted(partial.read)],
+            "stretches": [each.place for each in partial.stretches], "low": partial.low,
+        }  # fmt: skip
+
+    straight = partials[0]
+    for each in partials[1:]:
+        straight = straight.merge(each)
+    left = list(partials)
+    random.shuffle(left)
+    while len(left) > 1:
+        at = random.randrange(len(left) - 1)
+        left[at : at + 2] = [left[at].merge(left[at + 1])]
+    for name, value in fields(straight).items():
+        assert np.allclose(value, fields(left[0])[name], atol=1e-10), name
+
+
+def test_rules_are_functions_of_the_weights_module():
+    w = np.array([0.5, 1.0, 4.0])
+    assert Rule()(w) is w
+    assert np.array_equal(Rule("clip", 2.0)(w), W.clip(w, 2.0))
+    with pytest.raises(cael.InputError, match="rule must be one of"):
+        Rule("double", 2.0)
