@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from cael.cli import large as streaming
+from cael.cli.large import Large, streamed
 from cael.cli.options import Columns_, Policies, Reading, estimators_of, names_of, opened, policies_of
-from cael.cli.output import Format, about_reading, lines_about, save_report, settings_of, show, writable
+from cael.cli.output import Facts, Format, about_reading, lines_about, save_report, settings_of, show, writable
 
 if TYPE_CHECKING:
     from cael.auditing import Audit
@@ -29,6 +31,7 @@ def evaluate(
     policy: str = "target",
     columns: Columns_ = None,
     reading: Reading | None = None,
+    large: Large | None = None,
     estimators: Annotated[Sequence[str], Parameter(consume_multiple=True, negative=())] = (),
     headline: str | None = None,
     level: float = 0.95,
@@ -70,21 +73,32 @@ def evaluate(
 
     settings = reading or Reading()
     writable(out)
-    table = opened(log, columns, settings)
-    ((name, chosen),) = policies_of(table, [policy]).items()
     asked = estimators_of(estimators)
-    found = call(table.log, chosen, asked, level=level, headline=headline, learn=None if learn else False)
+    refused = {"--windows": windows is not None, "--calibrate": calibrate}
+    scanned = streamed(log, columns, settings, large or Large(), [policy], refused)
+    audit = None
+    table: LogTable | Facts
+    if scanned is not None:
+        found, more, table = streaming.evaluate(
+            scanned, policy, asked, level=level, headline=headline, learn=learn, seed=settings.seed
+        )
+    else:
+        table = opened(log, columns, settings)
+        ((name, chosen),) = policies_of(table, [policy]).items()
+        found = call(table.log, chosen, asked, level=level, headline=headline, learn=None if learn else False)
+        found = replace(found, policy=name)
+        more = _more(table, chosen, windows, calibrate, asked, level, settings.seed)
+        audit = _audited(table) if out is not None else None
     labels = names_of(table)
-    overlap = found.overlap if found.overlap is None or labels is None else found.overlap.labelled(labels)
-    found = replace(found, policy=name, overlap=overlap)
-    more = _more(table, chosen, windows, calibrate, asked, level, settings.seed)
+    if found.overlap is not None and labels is not None:
+        found = replace(found, overlap=found.overlap.labelled(labels))
     show(
         found, format, kind="evaluation", more=more, extra={"reading": about_reading(table)},
         below=[_lift(found)], after=lines_about(table),
     )  # fmt: skip
     if out is not None:
         told = settings_of(table, policy)
-        save_report(out, found, table, settings=told, seed=settings.seed, audit=_audited(table), **more)
+        save_report(out, found, table, settings=told, seed=settings.seed, audit=audit, **more)
     if found.verdict.level == "refuse" or _calibration(found, more) == "fail":
         return UNTRUSTED
     return WORSE if gate and found.direction == "worse" else OK
@@ -145,6 +159,7 @@ def compare(
     policy: Policies,
     columns: Columns_ = None,
     reading: Reading | None = None,
+    large: Large | None = None,
     estimator: str | None = None,
     level: float = 0.95,
     gate: Annotated[bool, Parameter(negative=())] = False,
@@ -175,10 +190,14 @@ def compare(
 
     settings = reading or Reading()
     writable(out)
-    table = opened(log, columns, settings)
-    named = policies_of(table, policy)
     chosen = None if estimator is None else estimators_of([estimator])[0]
-    found = call(table.log, named, chosen, level=level, seed=settings.seed)
+    scanned = streamed(log, columns, settings, large or Large(), policy, {})
+    table: LogTable | Facts
+    if scanned is not None:
+        found, table = streaming.compare(scanned, policy, chosen, level=level, seed=settings.seed)
+    else:
+        table = opened(log, columns, settings)
+        found = call(table.log, policies_of(table, policy), chosen, level=level, seed=settings.seed)
     show(found, format, kind="comparison", extra={"reading": about_reading(table)}, after=lines_about(table))
     if out is not None:
         told = settings_of(table, ", ".join(policy))

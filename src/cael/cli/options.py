@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from cael.io.columns import Columns
 
 if TYPE_CHECKING:
+    from cael.cli.output import Facts
     from cael.estimators import Estimator
     from cael.io import LogTable
     from cael.policy import Policy
@@ -49,22 +50,27 @@ def opened(log: str, columns: Columns | None, reading: Reading) -> LogTable:
     )  # fmt: skip
 
 
-def names_of(table: LogTable) -> tuple[object, ...] | None:
+def names_of(table: LogTable | Facts) -> tuple[object, ...] | None:
     """The labels of the actions, where these are not just their numbers."""
     return None if table.actions == tuple(range(len(table.actions))) else table.actions
 
 
 def policies_of(table: LogTable, specs: Sequence[str]) -> dict[str, Policy]:
     """Policies by name, from texts such as 'new=choice:best'."""
+    return {name: table.policy(spec) for name, spec in specs_of(specs).items()}
+
+
+def specs_of(texts: Sequence[str]) -> dict[str, str]:
+    """Specs by name, from texts such as 'new=choice:best'."""
     from cael.errors import PolicyError
     from cael.io.specs import named
 
-    found: dict[str, Policy] = {}
-    for text in specs:
+    found: dict[str, str] = {}
+    for text in texts:
         name, spec = named(text)
         if name in found:
             raise PolicyError(f"two policies are named {name!r}: name them apart, as in --policy new={spec}.")
-        found[name] = table.policy(spec)
+        found[name] = spec
     return found
 
 

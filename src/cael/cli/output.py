@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, final
 
 from cael.errors import InputError
+from cael.io.columns import Columns
 
 if TYPE_CHECKING:
     from cael.io import LogTable
@@ -73,35 +75,64 @@ def _plain(parts: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def about_reading(table: LogTable) -> dict[str, Any]:
+@final
+@dataclass(frozen=True)
+class Facts:
+    """What was read: of a log in memory or streamed."""
+
+    source: str
+    rows_read: int
+    rows: int
+    dropped: tuple[tuple[str, int], ...]
+    n_actions: int
+    context_dim: int
+    columns: Columns
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+    actions: tuple[Any, ...]
+
+
+def facts_of(table: LogTable | Facts) -> Facts:
+    if isinstance(table, Facts):
+        return table
+    log = table.log
+    return Facts(
+        table.source, table.rows_read, len(log), table.dropped, log.n_actions, log.contexts.shape[1], table.columns,
+        table.notes, table.warnings, table.actions,
+    )  # fmt: skip
+
+
+def about_reading(table: LogTable | Facts) -> dict[str, Any]:
     """What the JSON says about the log that was read."""
-    columns = {name: value for name, value in vars(table.columns).items() if value}
+    facts = facts_of(table)
+    columns = {name: value for name, value in vars(facts.columns).items() if value}
     return {
-        "source": table.source,
-        "rows_read": table.rows_read,
-        "rows": len(table.log),
-        "dropped": [{"reason": reason, "rows": rows} for reason, rows in table.dropped],
-        "n_actions": table.log.n_actions,
-        "context_dim": table.log.contexts.shape[1],
+        "source": facts.source,
+        "rows_read": facts.rows_read,
+        "rows": facts.rows,
+        "dropped": [{"reason": reason, "rows": rows} for reason, rows in facts.dropped],
+        "n_actions": facts.n_actions,
+        "context_dim": facts.context_dim,
         "columns": {name: list(value) if isinstance(value, tuple) else value for name, value in columns.items()},
-        "notes": list(table.notes),
-        "warnings": list(table.warnings),
+        "notes": list(facts.notes),
+        "warnings": list(facts.warnings),
     }
 
 
-def lines_about(table: LogTable) -> list[str]:
+def lines_about(table: LogTable | Facts) -> list[str]:
     """What the printed forms say about the log that was read."""
     return [*(f"! {each}" for each in table.warnings), *(f"- {each}" for each in table.notes)]
 
 
-def settings_of(table: LogTable, policies: str) -> dict[str, str]:
+def settings_of(table: LogTable | Facts, policies: str) -> dict[str, str]:
     """What a report says about how it was made."""
+    facts = facts_of(table)
     return {
-        "file": table.source,
+        "file": facts.source,
         "given as": policies,
-        "rows": f"{len(table.log):,} of {table.rows_read:,}",
-        **{f"warning {at}": each for at, each in enumerate(table.warnings, start=1)},
-        **{f"note {at}": each for at, each in enumerate(table.notes, start=1)},
+        "rows": f"{facts.rows:,} of {facts.rows_read:,}",
+        **{f"warning {at}": each for at, each in enumerate(facts.warnings, start=1)},
+        **{f"note {at}": each for at, each in enumerate(facts.notes, start=1)},
     }
 
 
@@ -118,7 +149,7 @@ def writable(out: Path | None) -> None:
     needed()
 
 
-def save_report(out: Path, evaluation: Any, table: LogTable, **parts: Any) -> None:
+def save_report(out: Path, evaluation: Any, table: LogTable | Facts, **parts: Any) -> None:
     """Write the report."""
     from cael.report import save
 

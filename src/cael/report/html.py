@@ -71,12 +71,15 @@ def _pictures(groups: Sequence[tuple[str, Segments]]) -> list[figures.Picture]:
 
 
 def save(path: str | Path, evaluation: Evaluation | None = None, **parts: Any) -> Path:
-    """Write the page of `render`, which takes the same arguments, to a file."""
+    """Write the page of `render`, which takes the same arguments, to a file: the whole page, or nothing."""
     where = Path(path)
     page = render(evaluation, **parts)
+    part = where.with_name(f".{where.name}.part")
     try:
-        where.write_text(page, encoding="utf-8")
+        part.write_text(page, encoding="utf-8")
+        part.replace(where)
     except OSError as error:
+        part.unlink(missing_ok=True)
         raise InputError(f"the report could not be written to {where}: {error.strerror}.") from error
     return where
 

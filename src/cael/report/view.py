@@ -209,7 +209,7 @@ def _headline(
     return (
         ("Value of the new policy", number(best.value), f"{level:.0%} interval {number(inside.low)} to "
          f"{number(inside.high)}; {name}"),
-        ("Value of the old policy", number(base.value), f"mean logged reward of {len(base.contributions):,} rows"),
+        ("Value of the old policy", number(base.value), f"mean logged reward of {base.n:,} rows"),
         (lift_name, signed(lift.value) + relative, f"{level:.0%} interval {signed(gain.low)} to {signed(gain.high)}: "
          f"{direction}{how}"),
     )  # fmt: skip
