@@ -26,6 +26,7 @@ bench: $(DEV)
 	$(BIN)/python benchmarks/embedding.py
 	$(BIN)/python benchmarks/million_rows.py
 	$(BIN)/python benchmarks/million_rows.py --form table
+	$(BIN)/python benchmarks/streaming.py
 
 readings: $(DEV)
 	$(BIN)/python -m cael.experiments.readings table --out docs/results/readings.json
