@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NoReturn, Protocol, final
@@ -19,6 +19,9 @@ from cael.policy import Policy, as_policy, logged_probability, probabilities
 
 BATCH_BYTES = 4 * 2**20
 """Size of one (rows x width) block of float64: small enough to stay in cache, large enough to be fast."""
+
+FEW = 64
+"""Width of the batches for questions about few actions of a row; a policy that needs all cuts them further."""
 
 PROPENSITY_RTOL, PROPENSITY_ATOL = 1e-3, 1e-6
 """How far a logged propensity may lie from the logging policy's own probability (rounded logs exist)."""
@@ -50,6 +53,29 @@ class Batch:
         if isinstance(self.rows, slice):
             return np.arange(self.rows.start, self.rows.stop)
         return self.rows
+
+    def part(self, rows: slice) -> Batch:
+        """Some of the rows, counted within the batch."""
+        numbers = self.rows
+        if isinstance(numbers, slice):
+            numbers = slice(numbers.start + rows.start, min(numbers.start + rows.stop, numbers.stop))
+        else:
+            numbers = numbers[rows]
+        return Batch(
+            numbers, self.contexts[rows], self.actions[rows], self.rewards[rows],
+            None if self.propensities is None else self.propensities[rows], self.n_actions, self.action_features,
+        )  # fmt: skip
+
+    def in_parts(self, ask: Callable[[Batch, slice], Array], width: int | None = None) -> Array:
+        """ask(part, rows) for parts of the rows, joined: whoever makes an array of all actions asks like this.
+
+        width: numbers that a row takes, by default one for each action; a part has at most BATCH_BYTES of them.
+        """
+        size = max(1, BATCH_BYTES // (8 * max(1, width or self.n_actions)))
+        if len(self) <= size:
+            return ask(self, slice(0, len(self)))
+        cuts = [slice(at, min(at + size, len(self))) for at in range(0, len(self), size)]
+        return np.concatenate([ask(self.part(rows), rows) for rows in cuts])
 
 
 class Fingerprinted(Protocol):
@@ -318,7 +344,7 @@ def _add(digest: hashlib._Hash, array: Array, rows: int = 65536) -> None:
 def _cross_check(log: LoggedData, policy: Policy) -> Floats:
     """The propensities, after checking that the logging policy says the same: logging[i, a_i] == propensity_i."""
     own, apart, at = np.empty(len(log)), np.zeros(len(log), dtype=bool), 0
-    for batch in log.batches(width=log.n_actions):
+    for batch in log.batches(width=FEW):
         part = slice(at, at + len(batch))
         own[part] = logged_probability(policy, batch)
         if batch.propensities is not None:

@@ -1,28 +1,34 @@
 """Policies: contexts in, probabilities out, a batch of rows at a time.
 
 A policy is a function, not an array: nothing here holds an n x k array that the caller did not hand in.
-Two questions can be asked of a policy: the probabilities of all actions (`probabilities`), and the probability
-of the logged action alone (`logged_probability`), which is all that some sources know.
+The probabilities of all actions (`probabilities`) answer every question. With many actions that is too much, so a
+policy can also be asked for the probability of the logged action (`logged_probability`, all that some sources know),
+of some actions (`probability_of`), for its list of actions (`support`), and for draws (`draw`).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from cael import draws
+from cael import policy_checks as checks
 from cael._types import Array, Floats, Ints, frozen
 from cael.errors import InputError, NeedsError, PolicyError, first_bad
+from cael.policy_checks import need_actions, need_rows
+from cael.support import Support
 
 if TYPE_CHECKING:
     from cael.log import Batch
 
-SUM_ATOL = 1e-5
-"""How far the probabilities of a row may sum away from one (float32 and six-digit logs pass)."""
+MOST_LISTED = 256
+"""A table for all contexts with at most so many actions that carry mass is asked as a list."""
 
 
 class Policy(ABC):
@@ -42,59 +48,91 @@ class Policy(ABC):
     most: float | None = 1.0
     positive: bool = False
 
+    @property
+    def fixed(self) -> Floats | None:
+        """The probabilities (k,), where they are the same in every context; None: they are not, or it is a list."""
+        return None
+
     @abstractmethod
     def probabilities(self, batch: Batch) -> Floats:
         """Probabilities of all actions, shape (b, k)."""
 
     def logged_probability(self, batch: Batch) -> Floats:
         """Probability of each row's logged action, shape (b,)."""
-        return _pick(probabilities(self, batch), batch.actions)
+        return self.probability_of(batch, batch.actions[:, None])[:, 0]
+
+    def support(self, batch: Batch) -> Support | None:
+        """The short list of a row's actions and the one probability that all others share; None: there is none.
+
+        Where it is there, the other questions are answered from it.
+        """
+        return None
+
+    def probability_of(self, batch: Batch, actions: Ints) -> Floats:
+        """Probabilities of some actions (b, m) of each row, shape (b, m); an entry of -1 is no action and has 0."""
+        listed, fixed = support(self, batch), self.fixed
+        if listed is not None:
+            return listed.probability_of(actions)
+        if fixed is not None:
+            need_actions(repr(self), len(fixed), batch)
+            return _entries(fixed[None, :], actions.reshape(1, -1)).reshape(actions.shape)
+        return batch.in_parts(lambda part, rows: _entries(probabilities(self, part), actions[rows]))
+
+    def draw(self, batch: Batch, u: Floats) -> Ints:
+        """Actions drawn from the policy, (b, size), one for each of the numbers u (b, size) in [0, 1)."""
+        listed, fixed = support(self, batch), self.fixed
+        if listed is not None:
+            return listed.draw(batch.n_actions, u)
+        if fixed is not None:
+            need_actions(repr(self), len(fixed), batch)
+            return draws.from_table(fixed[None, :], u.reshape(1, -1)).reshape(u.shape)
+        return batch.in_parts(lambda part, rows: draws.from_table(probabilities(self, part), u[rows]))
 
 
 def probabilities(policy: Policy, batch: Batch) -> Floats:
     """The one checked gate: (b, k) probabilities of a batch, each row a distribution, or an error with row numbers."""
+    _need_complete(policy)
+    table = policy.probabilities(batch)
+    if policy.trusted:
+        return table
+    return checks.checked_rows(table, (len(batch), batch.n_actions), repr(policy), batch.row_numbers)
+
+
+def _need_complete(policy: Policy) -> None:
     if not policy.complete:
         raise NeedsError(
             f"{policy!r} knows only the probability of the logged action, and the probabilities of all actions are "
             "needed here. Give the full policy (Tabular, Softmax, TopK, FromModel, ...), or use an estimator "
             "that needs the logged action alone: IPS, SNIPS, BaselineIPS, SubGaussianIPS."
         )
-    table = policy.probabilities(batch)
-    if policy.trusted:
-        return table
-    return checked_rows(table, (len(batch), batch.n_actions), repr(policy), batch.row_numbers)
 
 
 def logged_probability(policy: Policy, batch: Batch) -> Floats:
     """The checked probability of the logged action, shape (b,)."""
     p = np.asarray(policy.logged_probability(batch), dtype=np.float64)
-    if policy.trusted:
-        return p
-    if p.shape != (len(batch),):
-        raise PolicyError(f"{policy!r} gave logged probabilities of shape {p.shape}; expected ({len(batch)},).")
-    bad = ~((p >= 0) & (p <= 1 + SUM_ATOL))
-    if bad.any():
-        raise PolicyError(f"{policy!r}: a probability must be in [0, 1]; {first_bad(bad, p, batch.row_numbers)}.")
-    return p
+    return p if policy.trusted else checks.checked_entries(p, (len(batch),), repr(policy), batch.row_numbers)
 
 
-def checked_rows(table: ArrayLike, shape: tuple[int, int], source: str, rows: Ints | None = None) -> Floats:
-    """A (b, k) table of distributions, or a PolicyError that names the rows which are none."""
-    p = np.asarray(table, dtype=np.float64)
-    if p.shape != shape:
-        raise PolicyError(f"{source}: expected probabilities of shape {shape} (rows, actions); got {p.shape}.")
-    if not p.min() >= 0:
-        low = p.min(axis=1)
-        bad = ~(low >= 0)
-        raise PolicyError(f"{source}: probabilities must be >= 0 and not NaN; {first_bad(bad, low, rows)}.")
-    total = np.einsum("ij->i", p)  # faster than sum(axis=1) on short rows
-    bad = ~(np.abs(total - 1) <= SUM_ATOL)
-    if bad.any():
-        raise PolicyError(
-            f"{source}: the probabilities of a row must sum to 1 (within {SUM_ATOL:g}); "
-            f"{first_bad(bad, total, rows)}. Normalise them, or say what the rest is with TopK(rest=...)."
-        )
-    return p
+def support(policy: Policy, batch: Batch) -> Support | None:
+    """The checked lists of a batch, or None where the policy has no short ones."""
+    found = policy.support(batch)
+    if found is None or policy.trusted:
+        return found
+    return checks.checked_support(found, batch, repr(policy))
+
+
+def probability_of(policy: Policy, batch: Batch, actions: Ints) -> Floats:
+    """The checked probabilities (b, m) of some actions (b, m); an entry of -1 has 0."""
+    _need_complete(policy)
+    p = np.asarray(policy.probability_of(batch, actions), dtype=np.float64)
+    return p if policy.trusted else checks.checked_entries(p, actions.shape, repr(policy), batch.row_numbers)
+
+
+def draw(policy: Policy, batch: Batch, u: Floats) -> Ints:
+    """The checked actions (b, size) that the policy draws with the numbers u (b, size) in [0, 1)."""
+    _need_complete(policy)
+    drawn = np.asarray(policy.draw(batch, u))
+    return drawn if policy.trusted else checks.checked_draws(drawn, u.shape, batch, repr(policy))
 
 
 def as_policy(source: Policy | ArrayLike | Callable[[Floats], ArrayLike]) -> Policy:
@@ -106,22 +144,10 @@ def as_policy(source: Policy | ArrayLike | Callable[[Floats], ArrayLike]) -> Pol
     return Tabular(source)
 
 
-def _pick(table: Array, actions: Ints) -> Floats:
-    return table[np.arange(len(actions)), actions].astype(np.float64, copy=False)
-
-
-def need_rows(what: str, has: int, batch: Batch) -> None:
-    last = batch.rows.stop - 1 if isinstance(batch.rows, slice) else int(batch.rows.max())
-    if last >= has:
-        raise PolicyError(
-            f"{what} has {has} rows, but the log asks for row {last}: a row-aligned policy must have one row per row "
-            "of the log it was made for."
-        )
-
-
-def need_actions(what: str, has: int, batch: Batch) -> None:
-    if has != batch.n_actions:
-        raise PolicyError(f"{what} has {has} actions, but the log has {batch.n_actions}.")
+def _entries(table: Floats, actions: Ints) -> Floats:
+    """(b, m) entries of a table (b, k); 0 where the action is -1."""
+    entries = np.take_along_axis(table, np.maximum(actions, 0), axis=1)
+    return np.where(actions >= 0, entries, 0.0).astype(np.float64, copy=False)
 
 
 @final
@@ -156,6 +182,9 @@ class Uniform(Policy):
     def logged_probability(self, batch: Batch) -> Floats:
         return np.full(len(batch), 1 / self._k(batch))
 
+    def support(self, batch: Batch) -> Support:
+        return Support(np.empty((len(batch), 0), np.intp), np.empty((len(batch), 0)), self.logged_probability(batch))
+
 
 @final
 @dataclass(frozen=True, init=False, eq=False)
@@ -182,7 +211,7 @@ class Tabular(Policy):
             p = p[:, :, 0]  # obp's action_dist with one position
         if p.ndim not in (1, 2) or p.size == 0:
             raise PolicyError(f"Tabular needs probabilities of shape (k,) or (n, k); got {p.shape}.")
-        object.__setattr__(self, "lowest", _check_in_blocks(np.atleast_2d(p), "Tabular"))
+        object.__setattr__(self, "lowest", checks.checked_in_blocks(np.atleast_2d(p), "Tabular"))
         object.__setattr__(self, "table", frozen(p, copy=copy))
 
     def __repr__(self) -> str:
@@ -218,15 +247,32 @@ class Tabular(Policy):
         need_rows("Tabular", len(self.table), batch)
         return self.table[batch.row_numbers, batch.actions].astype(np.float64, copy=False)
 
+    @property
+    def fixed(self) -> Floats | None:
+        return self.table.astype(np.float64, copy=False) if self.table.ndim == 1 else None
 
-def _check_in_blocks(table: Array, source: str, size: int = 2**19) -> float:
-    """Check all rows, a block at a time; the smallest probability in the table."""
-    rows, lowest = max(1, size // table.shape[1]), np.inf
-    for start in range(0, len(table), rows):
-        part = table[start : start + rows]
-        checked_rows(part, part.shape, source, np.arange(start, start + len(part)))
-        lowest = min(lowest, float(part.min()))
-    return lowest
+    @cached_property
+    def _listed(self) -> Ints:
+        """The actions with mass, where all contexts are alike and there are few; else none."""
+        found = np.flatnonzero(self.table) if self.table.ndim == 1 else np.empty(0, np.intp)
+        return found if len(found) <= MOST_LISTED else found[:0]
+
+    def support(self, batch: Batch) -> Support | None:
+        need_actions("Tabular", self.n_actions, batch)
+        a = self._listed
+        if len(a) == 0:
+            return None
+        shape = (len(batch), len(a))
+        p = self.table[a].astype(np.float64, copy=False)
+        return Support(np.broadcast_to(a, shape), np.broadcast_to(p, shape), np.zeros(len(batch)))
+
+    def probability_of(self, batch: Batch, actions: Ints) -> Floats:
+        need_actions("Tabular", self.n_actions, batch)
+        if self.table.ndim == 1:
+            return _entries(self.table[None, :], actions.reshape(1, -1)).reshape(actions.shape)
+        need_rows("Tabular", len(self.table), batch)
+        entries = self.table[batch.row_numbers[:, None], np.maximum(actions, 0)]
+        return np.where(actions >= 0, entries, 0.0).astype(np.float64, copy=False)
 
 
 @final
@@ -261,63 +307,6 @@ class LoggedOnly(Policy):
         p = np.asarray(self.logged)
         need_rows("LoggedOnly", len(p), batch)
         return p[batch.rows]
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Mixture(Policy):
-    """With probability weights[j], act as policies[j].
-
-    >>> Mixture([Uniform(2), Tabular([1.0, 0.0])], [0.1, 0.9])
-    Mixture(policies=(Uniform(n_actions=2), Tabular((2,))), weights=(0.1, 0.9))
-    """
-
-    trusted: ClassVar[bool] = True
-    policies: Sequence[Policy]
-    weights: Sequence[float]
-
-    def __post_init__(self) -> None:
-        parts = tuple(as_policy(policy) for policy in self.policies)
-        weights = tuple(float(weight) for weight in self.weights)
-        if not parts or len(parts) != len(weights):
-            raise PolicyError(f"Mixture needs one weight per policy; got {len(parts)} and {len(weights)}.")
-        if any(not weight >= 0 for weight in weights) or abs(sum(weights) - 1) > SUM_ATOL:
-            raise PolicyError(f"Mixture weights must be >= 0 and sum to 1; got {weights}.")
-        counts = {part.n_actions for part in parts if part.n_actions is not None}
-        if len(counts) > 1:
-            raise PolicyError(f"the policies of a Mixture differ in their number of actions: {sorted(counts)}.")
-        object.__setattr__(self, "policies", parts)
-        object.__setattr__(self, "weights", weights)
-
-    @property
-    def n_actions(self) -> int | None:  # type: ignore[override]
-        return next((part.n_actions for part in self.policies if part.n_actions is not None), None)
-
-    @property
-    def complete(self) -> bool:  # type: ignore[override]
-        return all(part.complete for part in self.policies)
-
-    @property
-    def least(self) -> float | None:  # type: ignore[override]
-        return sum(w * (part.least or 0.0) for w, part in zip(self.weights, self.policies, strict=True))
-
-    @property
-    def most(self) -> float | None:  # type: ignore[override]
-        return sum(
-            w * (1.0 if part.most is None else part.most) for w, part in zip(self.weights, self.policies, strict=True)
-        )
-
-    def probabilities(self, batch: Batch) -> Floats:
-        total = np.zeros((len(batch), batch.n_actions))
-        for weight, part in zip(self.weights, self.policies, strict=True):
-            total += weight * probabilities(part, batch)
-        return total
-
-    def logged_probability(self, batch: Batch) -> Floats:
-        total = np.zeros(len(batch))
-        for weight, part in zip(self.weights, self.policies, strict=True):
-            total += weight * logged_probability(part, batch)
-        return total
 
 
 @final

@@ -9,7 +9,8 @@ import numpy as np
 
 from cael._types import Array, Floats, Ints, frozen
 from cael.errors import InputError, PolicyError, positive_int
-from cael.policy import Policy, need_actions, need_rows
+from cael.policy import Policy
+from cael.policy_checks import need_actions, need_rows
 
 if TYPE_CHECKING:
     from cael.log import Batch, LoggedData

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, final
 
 import numpy as np
@@ -11,7 +12,9 @@ from numpy.typing import ArrayLike
 
 from cael._types import Array, Floats, Ints, frozen
 from cael.errors import PolicyError
-from cael.policy import Policy, need_actions, need_rows
+from cael.policy import Policy
+from cael.policy_checks import need_actions, need_rows
+from cael.support import Support
 
 if TYPE_CHECKING:
     from cael.log import Batch
@@ -90,6 +93,13 @@ class Softmax(Policy):
         p /= p.sum(axis=1, keepdims=True)
         return p
 
+    @cached_property
+    def fixed(self) -> Floats | None:
+        if callable(self.scores) or self.scores.ndim == 2:
+            return None
+        p = np.exp((self.scores - self.scores.max()) / self.temperature)
+        return p / p.sum()
+
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
@@ -122,7 +132,16 @@ class EpsilonGreedy(Policy):
 
     def greedy(self, batch: Batch) -> Ints:
         """The best-scored action of each row, shape (b,)."""
-        return _scores_of(self.scores, batch, "EpsilonGreedy").argmax(axis=1)
+        if not callable(self.scores) and self.scores.ndim == 1:
+            need_actions("EpsilonGreedy", len(self.scores), batch)
+            return np.full(len(batch), self.scores.argmax())
+        best: Ints = batch.in_parts(lambda part, _: _scores_of(self.scores, part, "EpsilonGreedy").argmax(axis=1))
+        return best
+
+    def support(self, batch: Batch) -> Support:
+        each = self.epsilon / batch.n_actions
+        listed = np.full((len(batch), 1), 1 - self.epsilon + each)
+        return Support(self.greedy(batch)[:, None], listed, np.full(len(batch), each))
 
     def probabilities(self, batch: Batch) -> Floats:
         p = np.full((len(batch), batch.n_actions), self.epsilon / batch.n_actions)

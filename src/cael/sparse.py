@@ -9,7 +9,9 @@ import numpy as np
 
 from cael._types import Array, Floats, frozen
 from cael.errors import PolicyError, choose, first_bad
-from cael.policy import SUM_ATOL, Policy, need_actions, need_rows
+from cael.policy import Policy
+from cael.policy_checks import SUM_ATOL, need_actions, need_rows
+from cael.support import Support
 
 if TYPE_CHECKING:
     from cael.log import Batch
@@ -66,6 +68,10 @@ class TopK(Policy):
         hit = self.actions[batch.rows] == batch.actions[:, None]
         found = np.where(hit, self.listed[batch.rows], 0.0).sum(axis=1)
         return np.where(hit.any(axis=1), found, self._rest_each[batch.rows])
+
+    def support(self, batch: Batch) -> Support:
+        self._check(batch)
+        return Support(self.actions[batch.rows], self.listed[batch.rows], self._rest_each[batch.rows])
 
     def _check(self, batch: Batch) -> None:
         need_actions("TopK", self.n_actions, batch)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 
 import numpy as np
@@ -15,8 +15,8 @@ import numpy as np
 from cael.errors import NeedsError
 from cael.estimate import Estimate
 from cael.estimators import Estimator
-from cael.log import LoggedData
-from cael.policy import LoggedOnly, Policy, logged_probability, probabilities
+from cael.log import Batch, LoggedData
+from cael.policy import LoggedOnly, Policy, draw, logged_probability, probabilities, probability_of, support
 from cael.scored import EpsilonGreedy
 from cael.worlds import PaperWorld
 
@@ -184,6 +184,47 @@ def logged_probability_is_an_entry(policy: Policy, log: LoggedData) -> None:
             )
 
 
+def _rows_with_tables(policy: Policy, log: LoggedData) -> Iterator[tuple[Batch, np.ndarray]]:
+    """Batches and their (b, k) probabilities, where all are known."""
+    for batch in log.batches(width=log.n_actions) if policy.complete else ():
+        yield batch, probabilities(policy, batch)
+
+
+def probability_of_is_an_entry(policy: Policy, log: LoggedData) -> None:
+    rng = np.random.default_rng(0)
+    for batch, table in _rows_with_tables(policy, log):
+        asked = rng.integers(-1, log.n_actions, (len(batch), 5))
+        entry = np.where(asked >= 0, np.take_along_axis(table, np.maximum(asked, 0), axis=1), 0.0)
+        same = np.allclose(probability_of(policy, batch, asked), entry, rtol=1e-9, atol=1e-12)
+        _holds(same, "probability_of is the entry of probabilities, and 0 for -1", policy)
+
+
+def fixed_is_every_row(policy: Policy, log: LoggedData) -> None:
+    fixed = policy.fixed
+    for _, table in _rows_with_tables(policy, log):
+        same = fixed is None or np.allclose(table, fixed, atol=1e-12)
+        _holds(same, "fixed are the probabilities of every row", policy)
+
+
+def support_is_the_table(policy: Policy, log: LoggedData) -> None:
+    for batch, table in _rows_with_tables(policy, log):
+        listed = support(policy, batch)
+        if listed is not None:
+            every = np.tile(np.arange(log.n_actions), (len(batch), 1))
+            same = np.allclose(listed.probability_of(every), table, atol=1e-12)
+            _holds(same, "support, with its rest, is the row of probabilities", policy)
+
+
+def draws_follow_the_probabilities(policy: Policy, log: LoggedData, size: int = 4096) -> None:
+    """Counts of actions drawn with `size` evenly spaced numbers are within five binomial standard deviations."""
+    some = log.take(np.arange(min(8, len(log))))
+    for batch, p in _rows_with_tables(policy, some):
+        drawn = draw(policy, batch, np.tile((np.arange(size) + 0.5) / size, (len(batch), 1)))
+        counts = np.stack([np.bincount(row, minlength=log.n_actions) for row in drawn])
+        near = np.abs(counts - size * p) <= 5 * np.sqrt(size * p * (1 - p)) + 5
+        _holds((near & ((p > 0) | (counts == 0))).all(), "draws follow the probabilities", policy)
+
+
 def _all(policy: Policy, log: LoggedData, bytes_each: int) -> np.ndarray:
     ask = probabilities if policy.complete else logged_probability
     return np.concatenate([ask(policy, batch) for batch in log.batches(width=8, bytes_each=bytes_each)])
@@ -221,6 +262,10 @@ def policy_pickles(policy: Policy, log: LoggedData) -> None:
 LAWS_OF_POLICIES: tuple[Callable[[Policy, LoggedData], None], ...] = (
     rows_are_distributions,
     logged_probability_is_an_entry,
+    probability_of_is_an_entry,
+    fixed_is_every_row,
+    support_is_the_table,
+    draws_follow_the_probabilities,
     batches_do_not_matter,
     taken_rows_stay_aligned,
     bounds_hold,

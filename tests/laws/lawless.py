@@ -7,6 +7,7 @@ import numpy as np
 
 import cael
 from cael.policy import Policy
+from cael.support import Support
 
 
 @dataclass
@@ -142,6 +143,28 @@ class OtherEntry(_Bad):
         return np.full(len(batch), 0.9)
 
 
+class OtherEntries(_Bad):
+    def probability_of(self, batch, actions):
+        return np.full(actions.shape, 1 / batch.n_actions)  # an entry of -1 must have 0
+
+
+class OtherFixed(_Bad):
+    @property
+    def fixed(self):
+        return np.array([0.5, 0.5, *np.zeros(6)])
+
+
+class OtherList(_Bad):
+    def support(self, batch):
+        b = len(batch)
+        return Support(np.zeros((b, 1), dtype=np.intp), np.ones((b, 1)), np.zeros(b))
+
+
+class OtherDraws(_Bad):
+    def draw(self, batch, u):
+        return (u * u * batch.n_actions).astype(np.intp)
+
+
 class BatchBound(_Bad):
     """Depends on where a batch starts."""
 
@@ -183,6 +206,10 @@ class Amnesiac(_Bad):
 LAWLESS_POLICIES = {
     "rows_are_distributions": NotOne(),
     "logged_probability_is_an_entry": OtherEntry(),
+    "probability_of_is_an_entry": OtherEntries(),
+    "fixed_is_every_row": OtherFixed(),
+    "support_is_the_table": OtherList(),
+    "draws_follow_the_probabilities": OtherDraws(),
     "batches_do_not_matter": BatchBound(),
     "taken_rows_stay_aligned": Unaligned(),
     "bounds_hold": Unbounded(),

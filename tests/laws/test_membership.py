@@ -17,6 +17,10 @@ TABLE = RNG.dirichlet(np.ones(K), N)
 LISTS = np.argsort(-TABLE, axis=1)[:, :3]
 
 
+def three(contexts):
+    return np.tanh(contexts[:, :1] + np.arange(3))
+
+
 def flat(contexts):
     return np.full((len(contexts), K), 1 / K)
 
@@ -63,6 +67,11 @@ ESTIMATORS = [
     cael.Auto(cael=SPARSE),
 ]
 
+
+def few_of(lists):
+    return cael.TopK(lists, np.tile([0.5, 0.3, 0.2], (N, 1)), n_actions=K)
+
+
 POLICIES = [
     cael.Uniform(K),
     cael.Uniform(),
@@ -77,6 +86,10 @@ POLICIES = [
     cael.TopK(LISTS, np.take_along_axis(TABLE, LISTS, axis=1), n_actions=K, rest="renormalise"),
     cael.TopK(LISTS, np.tile([0.5, 0.3, 0.2], (N, 1)), n_actions=K),
     cael.Mixture([cael.Uniform(K), cael.Tabular(TABLE)], [0.2, 0.8]),
+    cael.Mixture([cael.Uniform(K), cael.EpsilonGreedy(RNG.normal(size=K), 0.2), few_of(LISTS)], [0.2, 0.3, 0.5]),
+    cael.Tabular(np.eye(K)[2]),
+    cael.FactorisedSoftmax(RNG.normal(size=(LOG.contexts.shape[1], 3)), RNG.normal(size=(K, 3)), temperature=0.7),
+    cael.FactorisedSoftmax(three, RNG.normal(size=(K, 3))),
     cael.FromModel(flat),
     cael.FromModel(LogisticRegression().fit(LOG.contexts, LOG.actions)),
     cael.LoggedOnly(TABLE[:, 0]),
