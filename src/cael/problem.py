@@ -13,9 +13,9 @@ from cael import weights as W
 from cael._types import Floats
 from cael.diagnostics import WeightFacts, weight_facts
 from cael.errors import InputError, NeedsError, PolicyError, SupportError
-from cael.log import LoggedData
+from cael.log import FEW, Batch, LoggedData
 from cael.outcomes.base import OutcomeModel, OutcomeTerms, Trained, terms_of, train
-from cael.policy import Policy, as_policy, logged_probability, probabilities
+from cael.policy import Policy, as_policy, logged_probability, probabilities, probability_of, support
 
 NEEDS = {
     "propensities": "the logged propensities (LoggedData(propensities=...) or logging=...)",
@@ -67,7 +67,7 @@ class Problem:
         if log.propensities is None:
             raise NeedsError(f"importance weights need {NEEDS['propensities']}.")
         w, at = np.empty(len(log)), 0
-        for batch in log.batches(width=log.n_actions if self.policy.complete else 1):
+        for batch in log.batches(width=FEW):
             part = slice(at, at + len(batch))
             w[part] = W.ratio(logged_probability(self.policy, batch), log.propensities[part])
             at += len(batch)
@@ -87,13 +87,9 @@ class Problem:
         log = self.log
         if log.logging is None or not log.logging.complete or not self.policy.complete:
             return None
-        if log.logging_covers_all:
+        if log.logging.least or log.logging.positive:
             return 0.0
-        total = 0.0
-        for batch in log.batches(width=log.n_actions):
-            never = probabilities(log.logging, batch) <= 0
-            total += float(probabilities(self.policy, batch)[never].sum())
-        return total / len(log)
+        return sum(float(_unsupported(log.logging, self.policy, batch).sum()) for batch in log.batches(FEW)) / len(log)
 
     @cached_property
     def weight_facts(self) -> WeightFacts:
@@ -121,3 +117,17 @@ class Problem:
         if key not in self._trained:
             self._trained[key] = train(self.log, model, folds, seed)
         return self._trained[key]
+
+def _unsupported(logging: Policy, policy: Policy, batch: Batch) -> Floats:
+    """The target's probability (b,) of actions that the logging policy never plays, from whichever has a list."""
+    target, logged = support(policy, batch), support(logging, batch)
+    if target is not None and not target.rest.any():
+        never = probability_of(logging, batch, target.actions) <= 0
+        return np.where(never, target.probabilities, 0.0).sum(axis=1)
+    if logged is not None:
+        p = probability_of(policy, batch, logged.actions)
+        listed = np.where(logged.probabilities > 0, 0.0, p).sum(axis=1)
+        return np.where(logged.rest > 0, listed, listed + np.maximum(1 - p.sum(axis=1), 0.0))
+    return batch.in_parts(
+        lambda part, _: np.where(probabilities(logging, part) <= 0, probabilities(policy, part), 0.0).sum(axis=1)
+    )

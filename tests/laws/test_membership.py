@@ -62,6 +62,7 @@ ESTIMATORS = [
     cael.AELMIPS(),
     cael.NetworkDM(cael.NetworkOutcome(training=QUICK)),
     cael.DR(cael.NetworkOutcome(training=QUICK), folds=2),
+    cael.SNDR(cael.Sampled(cael.Boosting(max_iter=5), size=2), folds=2),
     SPARSE,
     cael.Auto(learn=False),
     cael.Auto(cael=SPARSE),

@@ -2,6 +2,7 @@
 
 from cael.outcomes.base import FittedOutcome, FixedOutcome, OutcomeModel, OutcomeTerms, outcome_terms
 from cael.outcomes.ridge import Ridge
+from cael.outcomes.sampled import Sampled
 from cael.outcomes.sklearn import Boosting, Logistic, SklearnOutcome
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "OutcomeModel",
     "OutcomeTerms",
     "Ridge",
+    "Sampled",
     "SklearnOutcome",
     "outcome_terms",
 ]

@@ -10,16 +10,21 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cael._types import Array, Floats, all_finite, frozen
+from cael._types import Array, Floats, Ints, all_finite, frozen
 from cael.errors import InputError
-from cael.log import Batch, LoggedData
-from cael.policy import Policy, probabilities
+from cael.log import FEW, Batch, LoggedData
+from cael.policy import Policy, probabilities, support
 
 ACTION_INPUTS = ("auto", "onehot", "features", "both")
 
 
 class FittedOutcome(ABC):
-    """A trained model. Only `predict` is asked for; the others exist because they can be had for less."""
+    """A trained model. Only `predict` must be there; a model that can answer the others for less says how.
+
+    `average` is worth overriding where it takes no visit to every action; then say so with `averages = True`.
+    """
+
+    averages: ClassVar[bool] = False
 
     @abstractmethod
     def predict(self, batch: Batch) -> Floats:
@@ -27,11 +32,31 @@ class FittedOutcome(ABC):
 
     def logged(self, batch: Batch) -> Floats:
         """q(x_i, a_i), shape (b,)."""
-        return self.predict(batch)[np.arange(len(batch)), batch.actions]
+        return self.at(batch, batch.actions[:, None])[:, 0]
+
+    def at(self, batch: Batch, actions: Ints) -> Floats:
+        """q(x_i, a) of some actions (b, m), shape (b, m); what an entry of -1 has is of no account."""
+        return batch.in_parts(
+            lambda part, rows: np.take_along_axis(self.predict(part), np.maximum(actions[rows], 0), axis=1)
+        )
+
+    def average(self, batch: Batch) -> Floats:
+        """The mean of q(x_i, a) over all actions, shape (b,)."""
+        return batch.in_parts(lambda part, rows: self.predict(part).mean(axis=1))
 
     def value(self, batch: Batch, p: Floats) -> Floats:
         """sum over a of p(a|x_i) q(x_i, a) for probabilities p (b, k), shape (b,)."""
         return np.einsum("ij,ij->i", p, self.predict(batch))
+
+    def expected(self, batch: Batch, policy: Policy) -> Floats:
+        """q(x_i, pi) = sum over a of pi(a|x_i) q(x_i, a), shape (b,), from the actions that carry mass."""
+        listed = support(policy, batch)
+        if listed is None or (listed.rest.any() and not self.averages):
+            return batch.in_parts(lambda part, rows: self.value(part, probabilities(policy, part)))
+        found = np.einsum("ij,ij->i", listed.excess(), self.at(batch, listed.actions))
+        if listed.rest.any():
+            found += listed.rest * batch.n_actions * self.average(batch)
+        return found
 
 
 class OutcomeModel(ABC):
@@ -90,14 +115,27 @@ class FixedOutcome(OutcomeModel, FittedOutcome):
             if q.shape != expected:
                 raise InputError(f"FixedOutcome: expected predictions of shape {expected}; got {q.shape}.")
             return q
+        q = self._fitting(batch)
+        return np.broadcast_to(q, expected) if q.ndim == 1 else q[batch.rows]
+
+    def at(self, batch: Batch, actions: Ints) -> Floats:
+        some = np.maximum(actions, 0)
+        if callable(self.q):
+            return batch.in_parts(lambda part, rows: np.take_along_axis(self.predict(part), some[rows], axis=1))
+        q = self._fitting(batch)
+        found: Floats = q[some] if q.ndim == 1 else q[batch.row_numbers[:, None], some]
+        return found
+
+    def _fitting(self, batch: Batch) -> Floats:
+        """The predictions (k,) or (n, k), after checking that they are of this log."""
         q = np.asarray(self.q)
         if q.shape[-1] != batch.n_actions:
             raise InputError(f"FixedOutcome has {q.shape[-1]} actions, but the log has {batch.n_actions}.")
-        if q.ndim == 1:
-            return np.broadcast_to(q, expected)
-        if int(batch.row_numbers[-1 if isinstance(batch.rows, slice) else batch.rows.argmax()]) >= len(q):
+        if q.ndim == 2 and int(batch.row_numbers[-1 if isinstance(batch.rows, slice) else batch.rows.argmax()]) >= len(
+            q
+        ):
             raise InputError(f"FixedOutcome has {len(q)} rows, fewer than the log it is used with.")
-        return q[batch.rows]
+        return q
 
 
 @final
@@ -128,11 +166,11 @@ class Trained:
         found = [np.empty(len(self.log)) for _ in range(1 + len(policies))]
         for rows, fitted in self.parts:
             log, at = self.log if rows is None else self.log.take(rows), 0
-            for batch in log.batches(width=log.n_actions):
+            for batch in log.batches(width=FEW):
                 where = slice(at, at + len(batch)) if rows is None else rows[at : at + len(batch)]
                 found[0][where] = fitted.logged(batch)
                 for column, policy in zip(found[1:], policies, strict=True):
-                    column[where] = fitted.value(batch, probabilities(policy, batch))
+                    column[where] = fitted.expected(batch, policy)
                 at += len(batch)
         return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 
@@ -113,6 +113,7 @@ class Ridge(OutcomeModel):
 class AdditiveOutcome(FittedOutcome):
     """q(x, a) = constant + x'slope + effect[a]: slope (d,), effect (k,)."""
 
+    averages: ClassVar[bool] = True
     constant: float
     slope: Floats
     effect: Floats
@@ -125,6 +126,12 @@ class AdditiveOutcome(FittedOutcome):
 
     def logged(self, batch: Batch) -> Floats:
         return self._context_part(batch) + self.effect[batch.actions]
+
+    def at(self, batch: Batch, actions: Ints) -> Floats:
+        return self._context_part(batch)[:, None] + self.effect[np.maximum(actions, 0)]
+
+    def average(self, batch: Batch) -> Floats:
+        return self._context_part(batch) + self.effect.mean()
 
     def value(self, batch: Batch, p: Floats) -> Floats:
         # einsum, not @: a threaded BLAS takes a hundred times as long for this where other work keeps the cores busy

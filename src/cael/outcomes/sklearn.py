@@ -79,6 +79,11 @@ class LogitOutcome(FittedOutcome):
 
         return expit(self.constant + batch.contexts @ self.slope + self.effect[batch.actions])
 
+    def at(self, batch: Batch, actions: Ints) -> Floats:
+        from scipy.special import expit
+
+        return expit((self.constant + batch.contexts @ self.slope)[:, None] + self.effect[np.maximum(actions, 0)])
+
 
 @final
 @dataclass(frozen=True)
@@ -197,6 +202,10 @@ class PairOutcome(FittedOutcome):
 
     def logged(self, batch: Batch) -> Floats:
         return self._pairs(batch, np.arange(len(batch)), batch.actions)
+
+    def at(self, batch: Batch, actions: Ints) -> Floats:
+        row = np.repeat(np.arange(len(batch)), actions.shape[1])
+        return self._pairs(batch, row, np.maximum(actions, 0).ravel()).reshape(actions.shape)
 
     def value(self, batch: Batch, p: Floats) -> Floats:
         row, action = np.nonzero(p)

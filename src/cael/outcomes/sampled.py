@@ -1,0 +1,83 @@
+"""Sampled: an outcome model whose mean under a policy with very many actions is taken over a sample of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from cael import draws
+from cael._types import Array, Floats, Ints
+from cael.errors import positive_int
+from cael.log import Batch, LoggedData
+from cael.outcomes.base import FittedOutcome, OutcomeModel
+from cael.policy import Policy, draw, support
+
+
+@final
+@dataclass(frozen=True)
+class Sampled(OutcomeModel):
+    """q(x, pi) from `size` actions drawn for each row, instead of a visit to all of them.
+
+    Listed actions of the policy count exactly, and draws stand for the rest of its mass; a policy without a list is
+    drawn as it is. The mean over the draws is unbiased for q(x, pi), so DM and DR keep their expectation, and their
+    intervals contain what the draws add to the variance (of q over the drawn actions, divided by n size). Nothing is
+    drawn where the exact mean takes no visit to all actions: lists without a rest, `Ridge` with a list, k <= size.
+
+    >>> import cael
+    >>> cael.Sampled(cael.Ridge(), 32)
+    Sampled(model=Ridge(alpha=1.0, actions='auto'), size=32)
+    """
+
+    model: OutcomeModel
+    size: int = 64
+
+    def __post_init__(self) -> None:
+        positive_int("size", self.size)
+
+    @property
+    def trains(self) -> bool:  # type: ignore[override]
+        return self.model.trains
+
+    def fit(self, log: LoggedData, seed: int) -> FittedOutcome:
+        return SampledOutcome(self.model.fit(log, seed), self.size, seed)
+
+    def fit_without(self, log: LoggedData, held_out: list[Array], seed: int) -> list[FittedOutcome]:
+        return [SampledOutcome(each, self.size, seed) for each in self.model.fit_without(log, held_out, seed)]
+
+
+@final
+@dataclass(frozen=True)
+class SampledOutcome(FittedOutcome):
+    """A trained model; `expected` is from draws that belong to the rows."""
+
+    fitted: FittedOutcome
+    size: int
+    seed: int
+
+    def predict(self, batch: Batch) -> Floats:
+        return self.fitted.predict(batch)
+
+    def logged(self, batch: Batch) -> Floats:
+        return self.fitted.logged(batch)
+
+    def at(self, batch: Batch, actions: Ints) -> Floats:
+        return self.fitted.at(batch, actions)
+
+    def value(self, batch: Batch, p: Floats) -> Floats:
+        return self.fitted.value(batch, p)
+
+    def expected(self, batch: Batch, policy: Policy) -> Floats:
+        listed = support(policy, batch)
+        exact = listed is not None and (self.fitted.averages or not listed.rest.any())
+        if exact or batch.n_actions <= self.size:
+            return self.fitted.expected(batch, policy)
+        u = draws.uniforms(self.seed, batch.row_numbers, self.size)
+        if listed is None:
+            return self.at(batch, draw(policy, batch, u)).mean(axis=1)
+        others = batch.n_actions - (listed.actions >= 0).sum(axis=1)
+        rank = np.minimum((u * others[:, None]).astype(np.intp), np.maximum(others - 1, 0)[:, None])
+        rest = self.at(batch, draws.unlisted(listed.actions, rank)).mean(axis=1)
+        found: Floats = np.einsum("ij,ij->i", listed.probabilities, self.at(batch, listed.actions))
+        return found + listed.rest * others * rest
