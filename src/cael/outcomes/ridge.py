@@ -77,14 +77,16 @@ class Ridge(OutcomeModel):
     ) -> list[AdditiveOutcome]:
         """For each set of parts, the model of all other parts; its penalties are those that predict these best."""
         found: list[AdditiveOutcome] = []
-        models: dict[frozenset[int], list[AdditiveOutcome]] = {}
+        # Errors, not models, are kept: each model has a number for every action.
+        errors: dict[frozenset[int], dict[int, list[float]]] = {}
         for hidden in without:
             losses = np.zeros(len(self._grid(log)))
             for at in sorted(set(range(len(parts))) - hidden):
                 key = hidden | {at}
-                if key not in models:
-                    models[key] = self._along_grid(log, _total(parts, without=key))
-                losses += [parts[at].squared_error(model) for model in models[key]]
+                if key not in errors:
+                    models = self._along_grid(log, _total(parts, without=key))
+                    errors[key] = {each: [parts[each].squared_error(model) for model in models] for each in key}
+                losses += errors[key][at]
             found.append(self._solve(log, _total(parts, without=hidden), *self._grid(log)[int(losses.argmin())]))
         return found
 
