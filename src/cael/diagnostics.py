@@ -63,7 +63,8 @@ class EmbeddingFacts:
     estimate in the blend. explained: held-out R^2 of f. inputs: action inputs that the network uses. network_share: of
     the network in f, the rest is a ridge model. penalty: of the network's group lasso. losses: held-out losses by round
     and penalty, as shares of the reward's variance. roughness: |bias| is at most this times the range of what f misses.
-    lost_mass: target mass that no weight carries.
+    lost_mass: target mass that no weight carries. trained_rows: rows that trained and judged the networks. candidates:
+    actions that were drawn for each row (None: all actions were looked at).
     """
 
     bandwidth: float
@@ -76,6 +77,8 @@ class EmbeddingFacts:
     losses: tuple[tuple[float, ...], ...]
     roughness: float
     lost_mass: float
+    trained_rows: int
+    candidates: int | None
 
     def facts(self) -> list[tuple[str, str]]:
         """What the printed forms show, as (name, text) pairs."""
@@ -89,6 +92,11 @@ class EmbeddingFacts:
         return [
             ("bandwidth", f"{width}, blended with {self.sharp_share:.1%} of the sharp estimate"),
             ("reward explained, held out", f"{self.explained:.1%} by {' and '.join(parts)}"),
+            *(
+                [("actions", f"{self.candidates} drawn a row; {self.lost_mass:.1%} of the target near none of them")]
+                if self.candidates
+                else []
+            ),
         ]
 
 
@@ -148,14 +156,17 @@ class WeightFacts:
     z: float | None
     tail: float | None
     unsupported_mass: float | None
+    expected: float = 1.0
 
 
-def weight_facts(w: Floats, clusters_stderr: float, unsupported_mass: float | None) -> WeightFacts:
-    """Facts about weights whose mean should be 1; `clusters_stderr` is the standard error of that mean."""
+def weight_facts(
+    w: Floats, clusters_stderr: float, unsupported_mass: float | None, expected: float = 1.0
+) -> WeightFacts:
+    """Facts about weights whose mean should be `expected`; `clusters_stderr` is the standard error of that mean."""
     mean = float(w.mean())
-    z = (mean - 1) / clusters_stderr if clusters_stderr > 0 else None
+    z = (mean - expected) / clusters_stderr if clusters_stderr > 0 else None
     tail = tail_index(w)
-    return WeightFacts(len(w), mean, z, None if math.isnan(tail) else tail, unsupported_mass)
+    return WeightFacts(len(w), mean, z, None if math.isnan(tail) else tail, unsupported_mass, expected)
 
 
 def weighted(
@@ -200,8 +211,8 @@ def words(found: Diagnostics, facts: WeightFacts, largest_share: float | None) -
         said.append(f"One row carries {largest_share:.0%} of all the weight.")
     if facts.z is not None and abs(facts.z) > MEAN_WEIGHT_Z:
         said.append(
-            f"The mean weight is {facts.mean:.3g} and should be 1 ({facts.z:+.1f} standard errors off): "
-            "the propensities may be wrong, or the target plays what the log does not hold."
+            f"The mean weight is {facts.mean:.3g} and should be {facts.expected:.3g} ({facts.z:+.1f} standard errors "
+            "off): the propensities may be wrong, or the target plays what the log does not hold."
         )
     if facts.tail is not None and facts.tail > HEAVY_TAIL:
         said.append(

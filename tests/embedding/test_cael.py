@@ -18,7 +18,8 @@ from cael.worlds import DeficientWorld, EmbeddingWorld, PaperWorld
 torch = pytest.importorskip("torch")
 
 from cael.embedding.blend import BOUND  # noqa: E402
-from cael.embedding.paths import WeightPath, smooth, weight_path  # noqa: E402
+from cael.embedding.cells import smooth  # noqa: E402
+from cael.embedding.paths import WeightPath, weight_path  # noqa: E402
 from cael.embedding.rewards import SparseRewards, blocks, sparse_rewards  # noqa: E402
 
 TINY = cael.Growth(steps=20, hidden=8, penalties=(1.5,), restarts=1)

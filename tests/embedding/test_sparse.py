@@ -236,7 +236,7 @@ def test_predictions_of_all_actions_are_those_one_by_one():
     p = sparse.start(Stream([3], CPU), 2, 8)
     p["a"] = torch.as_tensor(np.random.default_rng(0).normal(size=(1, 3, 8)), dtype=torch.float32)
     x = torch.as_tensor(np.random.default_rng(1).normal(size=(4, 2)), dtype=torch.float32)
-    every = sparse.predict_all(p, x, inputs.table(0, active[0]))
+    every = sparse.predict_all(p, x, inputs.table(0, active[0]) @ p["a"][0])
     for i, a in np.ndindex(4, 5):
         one = sparse.predict(p, x[None, i : i + 1], inputs.values(torch.tensor([[a]]), active))
         assert float(every[i, a]) == pytest.approx(float(one), abs=1e-5)
@@ -293,7 +293,7 @@ def test_the_held_out_loss_is_the_mean_squared_error_of_those_rows():
     data, inputs = trial_data(LOG, 2), action_inputs_of([LOG], 2, CPU)
     for t in range(2):
         one = {name: value[t : t + 1] for name, value in last.weights.items()}
-        every = sparse.predict_all(one, data.x[t], inputs.table(t, last.active[t]))
+        every = sparse.predict_all(one, data.x[t], inputs.table(t, last.active[t]) @ one["a"][0])
         error = (every[torch.arange(240), data.a[t]] - data.r[t])[held[t]]
         assert last.held_out[t] == pytest.approx(float((error**2).mean()), rel=1e-5)
 

@@ -8,6 +8,7 @@ from typing import ClassVar, final
 
 import numpy as np
 
+from cael import draws
 from cael._types import Floats
 from cael.diagnostics import Candidate, with_warnings
 from cael.embedding.blend import BOUND
@@ -17,11 +18,9 @@ from cael.estimate import Estimate
 from cael.estimators.base import Estimator
 from cael.estimators.doubly_robust import SNDR
 from cael.estimators.weighting import SNIPS
-from cael.policy import probabilities
+from cael.log import FEW, Batch
+from cael.policy import Policy, probabilities, probability_of, support
 from cael.problem import Problem
-
-MOST_CELLS = 5_000_000
-"""Rows times actions beyond which Auto does not train CAEL: all of them are visited for every bandwidth."""
 
 
 @final
@@ -62,8 +61,6 @@ class Auto(Estimator):
             missing = problem.missing(each.needs)
             if isinstance(each, CAEL) and importlib.util.find_spec("torch") is None:
                 missing = [*missing, "torch, which is not installed (pip install 'cael[learn]')"]
-            if isinstance(each, CAEL) and len(problem.log) * problem.log.n_actions > MOST_CELLS:
-                missing = [*missing, f"rows times actions to be at most {MOST_CELLS:,}; ask for CAEL itself"]
             if isinstance(each, CAEL) and (problem.log.rewards == problem.log.rewards[0]).all():
                 missing = [*missing, "rewards that are not all equal, to learn from"]
             if missing:
@@ -124,11 +121,25 @@ def second_moment(problem: Problem) -> float:
     log = problem.log
     if log.logging is None or not log.logging.complete or not problem.policy.complete:
         return float((problem.weights**2).mean())
-    total = 0.0
-    for batch in log.batches(width=log.n_actions):
-        pi, mu = probabilities(problem.policy, batch), probabilities(log.logging, batch)
-        total += float(_squares(pi, mu).sum())
-    return total / len(log)
+    return sum(float(_second_moments(log.logging, problem.policy, each).sum()) for each in log.batches(FEW)) / len(log)
+
+
+def _second_moments(logging: Policy, policy: Policy, batch: Batch) -> Floats:
+    """sum_a pi^2 / mu (b,); from lists alone where both policies have one, or the target has one without a rest."""
+    target, logged = support(policy, batch), support(logging, batch)
+    if target is not None and not target.rest.any():
+        return _squares(target.probabilities, probability_of(logging, batch, target.actions)).sum(axis=1)
+    if target is not None and logged is not None:
+        both, _, (extra,) = draws.merged(
+            np.hstack([target.actions, logged.actions]), np.hstack([target.excess(), np.zeros(logged.actions.shape)])
+        )
+        listed = _squares(
+            np.where(both >= 0, extra + target.rest[:, None], 0.0), probability_of(logging, batch, both)
+        ).sum(axis=1)
+        return listed + (batch.n_actions - (both >= 0).sum(axis=1)) * _squares(target.rest, logged.rest)
+    return batch.in_parts(
+        lambda part, _: _squares(probabilities(policy, part), probabilities(logging, part)).sum(axis=1)
+    )
 
 
 def _squares(pi: Floats, mu: Floats) -> Floats:

@@ -30,6 +30,8 @@ HOLES, ENOUGH = 0.01, 10.0
 """The sharp estimate leaves the model out only if less target mass than HOLES lies on actions that are never logged,
 and the log is worth ENOUGH rows to it: a standard error from fewer says nothing."""
 
+MOST_CELLS, DRAWN = 5_000_000, 64
+"""Rows times actions beyond which actions are drawn, as every cell is visited for every bandwidth; how many."""
 WIDTH = 1.2816
 """Half-widths of SLOPE++ in standard errors: the 90% quantile, as of `SLOPE`."""
 SAME = 1e-9
@@ -51,7 +53,10 @@ class CAEL(Estimator):
 
     form: "plain" (mean W r), "self_normalised", "doubly_robust", "self_normalised_doubly_robust". selector: "blend";
     "slope" takes one bandwidth by SLOPE++; a number is a bandwidth, in units of the spread of f over actions. folds:
-    of the cross-fitting. growth: of the network. seed: of folds and training.
+    of the cross-fitting. growth: of the network. candidates: the actions of a row that are looked at: "all"; a number
+    of draws from the logging policy, beside the logged action and those of the target, which is as exact but loses
+    target mass that no draw is near to (`cael.embedding.cells`); "auto": all while rows times actions are at most five
+    million, and 64 draws beyond. seed: of folds, training and draws.
 
     >>> import cael
     >>> log, policy = cael.testing.example()
@@ -65,10 +70,15 @@ class CAEL(Estimator):
     selector: str | float = "blend"
     folds: int = 5
     growth: Growth = field(default_factory=Growth)
+    candidates: int | str = "auto"
     seed: int = 0
 
     def __post_init__(self) -> None:
         choose("form", self.form, FORMS)
+        if isinstance(self.candidates, str):
+            choose("candidates", self.candidates, ("auto", "all"))
+        else:
+            positive_int("candidates", self.candidates)
         if isinstance(self.selector, str):
             choose("selector", self.selector, ("blend", "slope"))
         elif not self.selector >= 0:
@@ -86,10 +96,17 @@ class CAEL(Estimator):
 
         fitted = sparse_rewards([problem.log for problem in problems], self.growth, self.folds, seeds)
         found = []
-        for problem, rewards in zip(problems, fitted, strict=True):
-            path = weight_path(problem.log, problem.policy, rewards, self.bandwidths)
+        for problem, rewards, seed in zip(problems, fitted, seeds, strict=True):
+            drawn = self.drawn(len(problem.log), problem.log.n_actions)
+            path = weight_path(problem.log, problem.policy, rewards, self.bandwidths, drawn, seed)
             found.append(estimate_from(self.name, problem, path, rewards, self.form, self.selector))
         return found
+
+    def drawn(self, rows: int, actions: int) -> int | None:
+        """How many actions of each row are drawn; None: all are looked at."""
+        if isinstance(self.candidates, int):
+            return self.candidates
+        return DRAWN if self.candidates == "auto" and rows * actions > MOST_CELLS else None
 
     @property
     def bandwidths(self) -> Floats:
@@ -116,7 +133,9 @@ def estimate_from(
     error = max(inference.stderr(inference.units(w, log.clusters)), known)
     error = error if error > SAME else 0.0
     extra = () if rewards.explained > 0 else (NOTHING_LEARNED,)
-    found = weight_facts(w, error, problem.unsupported_mass)
+    # What a sample of actions loses is no fault of the log.
+    own_loss = 0.0 if path.drawn is None else (1 - share) * float(path.lost[j]) + share * float(path.lost[0])
+    found = weight_facts(w, error, problem.unsupported_mass, expected=1 - own_loss)
     told = weighted(w, problem.weights, found, cross_fitted=True, extra=extra)
     floor = float(np.sqrt(_noise(facts, form) * second.mean() / len(log)))
     told = replace(
@@ -136,6 +155,8 @@ def estimate_from(
             losses=tuple(tuple(map(float, row)) for row in rewards.losses),
             roughness=float(path.roughness[j].mean()),
             lost_mass=float(path.lost[j]),
+            trained_rows=rewards.rows,
+            candidates=path.drawn,
         ),
     )
     return mean_of(name, problem, z, told)

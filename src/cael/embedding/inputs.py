@@ -12,6 +12,9 @@ from torch import Tensor
 from cael._types import Floats
 from cael.log import LoggedData
 
+SUMS = 2**24
+"""Sums over rows of all inputs are made for so many trials at once that they have about so many numbers."""
+
 
 def standardised(values: Floats, weights: Floats | None = None) -> Floats:
     """Columns at mean 0 and variance 1 under weights (rows); a constant column becomes 0."""
@@ -52,6 +55,15 @@ class ActionInputs:
         """Active inputs (c,) of all actions in one trial: (k, c)."""
         every = torch.arange(self.own.shape[1], device=self.own.device)
         return ActionInputs(self.phi, self.own[trial : trial + 1]).values(every[None], active[None])[0]
+
+    def norms(self, delta: Tensor, a: Tensor) -> Tensor:
+        """The norm over h of `products`, (T, F + k), some trials at a time: with many actions the sums are large."""
+        size = max(1, SUMS // (self.count * delta.shape[2]))
+        parts = [
+            ActionInputs(self.phi, self.own[t : t + size]).products(delta[t : t + size], a[t : t + size]).norm(dim=2)
+            for t in range(0, len(delta), size)
+        ]
+        return torch.cat(parts)
 
     def products(self, delta: Tensor, a: Tensor) -> Tensor:
         """sum over rows of input times delta (T, B, h), for all inputs: (T, F + k, h)."""

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
 import torch
 
-from cael._types import Array, Floats
+from cael._types import Array, Floats, Ints
 from cael.embedding import sparse
 from cael.embedding.inputs import ActionInputs, action_inputs_of
 from cael.embedding.settings import Growth
@@ -38,6 +39,11 @@ class Member:
     weights: sparse.Weights
     table: torch.Tensor
 
+    @cached_property
+    def lifted(self) -> torch.Tensor:
+        """What each action adds to the first layer, (k, h)."""
+        return self.table @ self.weights["a"][0]
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -47,7 +53,7 @@ class SparseRewards:
     folds: the rows. members: for each fold, networks whose predictions are averaged; empty: the mean reward is better
     than any network. losses: (rounds, penalties) held-out mean squared error as a share of the reward's variance.
     penalty, inputs: what was chosen. ridge: for each fold, a ridge model; empty: it adds nothing. share: of the
-    networks in f, the rest is ridge. explained: held-out R^2 of f.
+    networks in f, the rest is ridge. explained: held-out R^2 of f. rows: how many trained and judged the networks.
     """
 
     folds: tuple[Array, ...]
@@ -62,6 +68,7 @@ class SparseRewards:
     ridge: tuple[FittedOutcome, ...] = ()
     share: float = 1.0
     explained: float = 0.0
+    rows: int = 0
 
     @property
     def learned(self) -> bool:
@@ -84,18 +91,27 @@ class SparseRewards:
         q = self.ridge[fold].predict(batch)
         return q if self.share == 0 else self.share * self._network(fold, batch) + (1 - self.share) * q
 
+    def predict_at(self, fold: int, batch: Batch, actions: Ints) -> Floats:
+        """r_hat (b, m) of some actions (b, m)."""
+        if not self.ridge:
+            return self._network(fold, batch, actions)
+        q = self.ridge[fold].at(batch, actions)
+        return q if self.share == 0 else self.share * self._network(fold, batch, actions) + (1 - self.share) * q
+
     @torch.no_grad()
-    def _network(self, fold: int, batch: Batch) -> Floats:
-        n_actions = batch.n_actions
+    def _network(self, fold: int, batch: Batch, actions: Ints | None = None) -> Floats:
+        """What the networks predict for all actions (b, k), or for some of each row (b, m)."""
+        m = batch.n_actions if actions is None else actions.shape[1]
         if not self.members[fold]:
-            return np.full((len(batch), n_actions), self.mean)
+            return np.full((len(batch), m), self.mean)
         hidden = self.members[fold][0].weights["b1"].shape[-1]
         x = self._inputs(fold, batch)
-        size = max(1, BLOCK_FLOATS // (n_actions * hidden))
+        some = None if actions is None else torch.as_tensor(actions, device=x.device)
+        size = max(1, BLOCK_FLOATS // (m * hidden))
         parts = []
         for at in range(0, len(x), size):
-            block = x[at : at + size]
-            every = [sparse.predict_all(each.weights, block, each.table) for each in self.members[fold]]
+            block, wanted = x[at : at + size], None if some is None else some[at : at + size]
+            every = [sparse.predict_all(each.weights, block, each.lifted, wanted) for each in self.members[fold]]
             parts.append(torch.stack(every).mean(dim=0).cpu().numpy())
         return np.concatenate(parts).astype(np.float64) * self.spread + self.mean
 
@@ -123,11 +139,12 @@ def sparse_rewards(
     """Train the networks of all logs, penalties, folds and restarts at once; logs of one shape and the same actions."""
     check_alike(logs)
     device = pick_device(settings.device)
-    splits = [list(log.folds(folds, seed)) for log, seed in zip(logs, seeds, strict=True)]
+    whole, splits = logs, [list(log.folds(folds, seed)) for log, seed in zip(logs, seeds, strict=True)]
+    logs, inside = sampled(logs, splits, settings.rows, seeds)
     each_log = len(settings.penalties) * folds * settings.restarts
     scalers = [_scaler(log) for log in logs]
-    inputs = action_inputs_of(list(logs), each_log, device)
-    data, held_out, penalties = _trials(logs, splits, scalers, settings, device)
+    inputs = action_inputs_of(list(whole), each_log, device)
+    data, held_out, penalties = _trials(logs, inside, scalers, settings, device)
     trial_seeds = [int(s) for seed in seeds for s in np.random.SeedSequence([seed, 0x5BA25E]).generate_state(each_log)]
     shape = (len(logs), len(settings.penalties), folds * settings.restarts)
 
@@ -144,7 +161,38 @@ def sparse_rewards(
     found = [
         _chosen(t, rounds, losses[:, t], inputs, splits[t], scalers[t], settings, each_log) for t in range(len(logs))
     ]
-    return [with_ridge(each, log, seed) for each, log, seed in zip(found, logs, seeds, strict=True)]
+    found = [replace(each, rows=len(log)) for each, log in zip(found, logs, strict=True)]
+    return [with_ridge(each, log, seed) for each, log, seed in zip(found, whole, seeds, strict=True)]
+
+
+def sampled(
+    logs: Sequence[LoggedData], splits: Sequence[Sequence[Array]], most: int, seeds: Sequence[int]
+) -> tuple[list[LoggedData], list[list[Array]]]:
+    """At most so many rows of each log, drawn at random in whole clusters, and where its folds lie among them."""
+    parts, inside = [], []
+    for log, split, seed in zip(logs, splits, seeds, strict=True):
+        rows = _some_rows(log, most, seed)
+        parts.append(log if len(rows) == len(log) else log.take(rows))
+        inside.append([np.flatnonzero(np.isin(rows, fold)) for fold in split])
+        if min(len(fold) for fold in inside[-1]) < 1 or len(parts[-1]) < 2 * len(split):
+            raise InputError(
+                f"Growth(rows={most}) leaves a fold without rows to train on; use more rows, or fewer folds."
+            )
+    check_alike(parts)
+    return parts, inside
+
+
+def _some_rows(log: LoggedData, most: int, seed: int) -> Array:
+    if len(log) <= most:
+        return np.arange(len(log))
+    rng = np.random.default_rng(np.random.SeedSequence([seed, 0x5A3B1E]))
+    if log.clusters is None:
+        return np.sort(rng.choice(len(log), most, replace=False))
+    code, sizes = np.unique(log.clusters, return_inverse=True, return_counts=True)[1:]
+    order = rng.permutation(len(sizes))
+    kept = np.zeros(len(sizes), dtype=bool)
+    kept[order[sizes[order].cumsum() <= most]] = True
+    return np.flatnonzero(kept[code])
 
 
 def with_ridge(networks: SparseRewards, log: LoggedData, seed: int) -> SparseRewards:

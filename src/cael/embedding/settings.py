@@ -78,7 +78,8 @@ class Growth:
     hidden: width of the two hidden layers. penalties: strengths of the group lasso to choose from, in units of
     1/sqrt(rows) (rewards and inputs have variance 1). steps: of Adam in each round. patience: stop after so many rounds
     without a better held-out loss. restarts: networks of each kind, whose predictions are averaged. batch_size,
-    learning_rate: of Adam. device: "cpu", "cuda", or "auto".
+    learning_rate: of Adam. rows: a longer log trains on a random sample of so many rows, in whole clusters. device:
+    "cpu", "cuda", or "auto".
     """
 
     hidden: int = 32
@@ -88,6 +89,7 @@ class Growth:
     restarts: int = 3
     batch_size: int = 256
     learning_rate: float = 0.005
+    rows: int = 100_000
     device: str = "cpu"
 
     def __str__(self) -> str:
@@ -97,7 +99,7 @@ class Growth:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "penalties", tuple(float(each) for each in self.penalties))
-        for name in ("hidden", "steps", "patience", "restarts"):
+        for name in ("hidden", "steps", "patience", "restarts", "rows"):
             positive_int(name, getattr(self, name))
         positive_int("batch_size", self.batch_size, least=2)
         choose("device", self.device, ("cpu", "cuda", "auto"))

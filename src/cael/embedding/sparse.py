@@ -68,14 +68,16 @@ def predict(p: Weights, x: Tensor, values: Tensor) -> Tensor:
     return upper(p, first, x)
 
 
-def predict_all(p: Weights, x: Tensor, table: Tensor) -> Tensor:
-    """r_hat (N, k) of one trial: contexts (N, d) with every action; table (k, c) of the active inputs."""
-    n, k = len(x), len(table)
-    first = (torch.baddbmm(p["b1"][:, None], x[None], p["x"])[0][:, None] + (table @ p["a"][0])[None]).reshape(
-        1, n * k, -1
-    )
-    every = x[:, None].expand(n, k, x.shape[1]).reshape(1, n * k, -1)
-    return upper(p, first, every)[0].reshape(n, k)
+def predict_all(p: Weights, x: Tensor, lifted: Tensor, actions: Tensor | None = None) -> Tensor:
+    """r_hat (N, k) of one trial: contexts (N, d) with every action, or (N, m) with some of each row, actions (N, m).
+
+    lifted: (k, h), what each action's active inputs add to the first layer.
+    """
+    own = lifted[None] if actions is None else lifted[actions]
+    first = torch.baddbmm(p["b1"][:, None], x[None], p["x"])[0][:, None] + own
+    n, m, h = first.shape
+    every = x[:, None].expand(n, m, x.shape[1]).reshape(1, n * m, -1)
+    return upper(p, first.reshape(1, n * m, h), every)[0].reshape(n, m)
 
 
 @final
@@ -181,8 +183,8 @@ def _strongest(
 ) -> Tensor:
     """(T, count) the inactive inputs whose gradient at 0 has the largest norm."""
     rows, valid = screen
-    total = torch.zeros(data.trials, inputs.count, p["b1"].shape[1], device=data.x.device)
     share = valid / valid.sum(dim=1, keepdim=True)
+    deltas, actions = [], []
     for at in range(0, rows.shape[1], 1024):
         part = slice(at, at + 1024)
         x, a, r = (gather_rows(each, rows[:, part]) for each in (data.x, data.a, data.r))
@@ -190,8 +192,9 @@ def _strongest(
             first = torch.baddbmm(torch.baddbmm(p["b1"][:, None], x, p["x"]), inputs.values(a, active), p["a"])
         first.requires_grad_()
         loss = (share[:, part] * (upper(p, first, x) - r) ** 2).sum()
-        total += inputs.products(torch.autograd.grad(loss, first)[0], a)
-    norms = total.norm(dim=2).scatter(1, active, -1.0)
+        deltas.append(torch.autograd.grad(loss, first)[0])
+        actions.append(a)
+    norms = inputs.norms(torch.cat(deltas, dim=1), torch.cat(actions, dim=1)).scatter(1, active, -1.0)
     return norms.topk(count, dim=1).indices
 
 
