@@ -57,13 +57,20 @@ class ActionInputs:
         return ActionInputs(self.phi, self.own[trial : trial + 1]).values(every[None], active[None])[0]
 
     def norms(self, delta: Tensor, a: Tensor) -> Tensor:
-        """The norm over h of `products`, (T, F + k), some trials at a time: with many actions the sums are large."""
-        size = max(1, SUMS // (self.count * delta.shape[2]))
-        parts = [
-            ActionInputs(self.phi, self.own[t : t + size]).products(delta[t : t + size], a[t : t + size]).norm(dim=2)
-            for t in range(0, len(delta), size)
-        ]
-        return torch.cat(parts)
+        """The norm over h of `products`, (T, F + k). Only actions that occur are summed over, some trials at a time:
+        with many actions the sums of all would not fit."""
+        seen, place = torch.unique(a, return_inverse=True)
+        k, count, h = self.own.shape[1], len(seen), delta.shape[2]
+        found = delta.new_zeros(len(delta), self.features + k)
+        size = max(1, SUMS // (count * h))
+        for t in range(0, len(delta), size):
+            some = slice(t, min(t + size, len(delta)))
+            at = torch.arange(some.stop - t, device=a.device)[:, None] * count + place[some]
+            sums = delta.new_zeros((some.stop - t) * count, h).index_add_(0, at.ravel(), delta[some].reshape(-1, h))
+            sums = sums.reshape(-1, count, h)
+            found[some, : self.features] = (self.phi[seen].T @ sums).norm(dim=2)
+            found[some, self.features + seen] = sums.norm(dim=2) * self.own[some][:, seen]
+        return found
 
     def products(self, delta: Tensor, a: Tensor) -> Tensor:
         """sum over rows of input times delta (T, B, h), for all inputs: (T, F + k, h)."""
