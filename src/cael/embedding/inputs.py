@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -56,18 +57,22 @@ class ActionInputs:
         every = torch.arange(self.own.shape[1], device=self.own.device)
         return ActionInputs(self.phi, self.own[trial : trial + 1]).values(every[None], active[None])[0]
 
-    def norms(self, delta: Tensor, a: Tensor) -> Tensor:
+    def norms(
+        self, delta: Tensor, a: Tensor, added: Callable[[Sequence[Tensor]], Sequence[Tensor]] = lambda each: each
+    ) -> Tensor:
         """The norm over h of `products`, (T, F + k). Only actions that occur are summed over, some trials at a time:
-        with many actions the sums of all would not fit."""
-        seen, place = torch.unique(a, return_inverse=True)
-        k, count, h = self.own.shape[1], len(seen), delta.shape[2]
+        with many actions the sums of all would not fit. added: adds sums over processes."""
+        k = self.own.shape[1]
+        seen = added([torch.bincount(a.ravel(), minlength=k)])[0].nonzero().ravel()
+        place = torch.searchsorted(seen, a)
+        count, h = len(seen), delta.shape[2]
         found = delta.new_zeros(len(delta), self.features + k)
         size = max(1, SUMS // (count * h))
         for t in range(0, len(delta), size):
             some = slice(t, min(t + size, len(delta)))
             at = torch.arange(some.stop - t, device=a.device)[:, None] * count + place[some]
             sums = delta.new_zeros((some.stop - t) * count, h).index_add_(0, at.ravel(), delta[some].reshape(-1, h))
-            sums = sums.reshape(-1, count, h)
+            sums = added([sums])[0].reshape(-1, count, h)
             found[some, : self.features] = (self.phi[seen].T @ sums).norm(dim=2)
             found[some, self.features + seen] = sums.norm(dim=2) * self.own[some][:, seen]
         return found

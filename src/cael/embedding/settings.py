@@ -79,7 +79,8 @@ class Growth:
     1/sqrt(rows) (rewards and inputs have variance 1). steps: of Adam in each round. patience: stop after so many rounds
     without a better held-out loss. restarts: networks of each kind, whose predictions are averaged. batch_size,
     learning_rate: of Adam. rows: a longer log trains on a random sample of so many rows, in whole clusters. device:
-    "cpu", "cuda", or "auto".
+    "cpu", "cuda", or "auto". parallel: True shares the work of every batch among the processes that torchrun started;
+    all of them must make the same call.
     """
 
     hidden: int = 32
@@ -91,6 +92,7 @@ class Growth:
     learning_rate: float = 0.005
     rows: int = 100_000
     device: str = "cpu"
+    parallel: bool = False
 
     def __str__(self) -> str:
         """The settings that differ from the default."""

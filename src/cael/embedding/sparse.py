@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from cael.embedding.inputs import ActionInputs
+from cael.embedding.parallel import ALONE, Processes, processes
 from cael.embedding.settings import Growth
 from cael.embedding.stream import Stream
 from cael.embedding.training import Batches, TrialData, deterministic, gather_rows
@@ -134,6 +135,7 @@ def grow(
     done: Callable[[list[Round]], bool],
 ) -> list[Round]:
     """Train round after round until `done(rounds)`; data.rows[t] trains trial t, held_out[t] judges it."""
+    everyone = processes(settings.parallel, data.x.device)
     stream = Stream(seeds, data.x.device)
     p = _require(start(stream, data.x.shape[2], settings.hidden))
     optimiser = ProximalAdam(p, penalties)
@@ -146,17 +148,17 @@ def grow(
         for size in sizes:
             if size > active.shape[1]:
                 more = size - active.shape[1]
-                active = torch.cat([active, _strongest(p, inputs, data, screen, active, more)], dim=1)
+                active = torch.cat([active, _strongest(p, inputs, data, screen, active, more, everyone)], dim=1)
                 p = _require({**p, "a": torch.cat([p["a"], p["a"].new_zeros(data.trials, more, settings.hidden)], 1)})
                 optimiser.grow(more)
             for rate in _rates(settings.steps, settings.learning_rate):
-                rows = batches.next()
+                rows = everyone.own(batches.next())
                 x, a, r = (gather_rows(each, rows) for each in (data.x, data.a, data.r))
-                loss = ((predict(p, x, inputs.values(a, active)) - r) ** 2).mean(dim=1).sum()
-                optimiser.step(p, torch.autograd.grad(loss, list(p.values())), rate)
+                loss = ((predict(p, x, inputs.values(a, active)) - r) ** 2).sum() / batches.size
+                optimiser.step(p, everyone.added(torch.autograd.grad(loss, list(p.values()))), rate)
                 advance(1)
             kept = {name: value.detach().clone() for name, value in p.items()}
-            rounds.append(Round(active, kept, _judged(p, inputs, data, judge, active)))
+            rounds.append(Round(active, kept, _judged(p, inputs, data, judge, active, everyone)))
             if done(rounds):
                 break
     return rounds
@@ -179,11 +181,13 @@ def _rates(steps: int, top: float) -> Iterator[float]:
 
 
 def _strongest(
-    p: Weights, inputs: ActionInputs, data: TrialData, screen: tuple[Tensor, Tensor], active: Tensor, count: int
-) -> Tensor:
+    p: Weights, inputs: ActionInputs, data: TrialData, screen: tuple[Tensor, Tensor], active: Tensor, count: int,
+    everyone: Processes = ALONE,
+) -> Tensor:  # fmt: skip
     """(T, count) the inactive inputs whose gradient at 0 has the largest norm."""
     rows, valid = screen
     share = valid / valid.sum(dim=1, keepdim=True)
+    rows, share = everyone.own(rows), everyone.own(share)
     deltas, actions = [], []
     for at in range(0, rows.shape[1], 1024):
         part = slice(at, at + 1024)
@@ -194,21 +198,23 @@ def _strongest(
         loss = (share[:, part] * (upper(p, first, x) - r) ** 2).sum()
         deltas.append(torch.autograd.grad(loss, first)[0])
         actions.append(a)
-    norms = inputs.norms(torch.cat(deltas, dim=1), torch.cat(actions, dim=1)).scatter(1, active, -1.0)
+    norms = inputs.norms(torch.cat(deltas, dim=1), torch.cat(actions, dim=1), everyone.added).scatter(1, active, -1.0)
     return norms.topk(count, dim=1).indices
 
 
 @torch.no_grad()
 def _judged(
-    p: Weights, inputs: ActionInputs, data: TrialData, judge: tuple[Tensor, Tensor], active: Tensor
-) -> np.ndarray:
-    rows, valid = judge
+    p: Weights, inputs: ActionInputs, data: TrialData, judge: tuple[Tensor, Tensor], active: Tensor,
+    everyone: Processes = ALONE,
+) -> np.ndarray:  # fmt: skip
+    counts = judge[1].sum(dim=1)
+    rows, valid = everyone.own(judge[0]), everyone.own(judge[1])
     total = torch.zeros(data.trials, device=data.x.device, dtype=torch.float64)
     for at in range(0, rows.shape[1], 4096):
         some, ok = rows[:, at : at + 4096], valid[:, at : at + 4096]
         x, a, r = (gather_rows(each, some) for each in (data.x, data.a, data.r))
         total += (((predict(p, x, inputs.values(a, active)) - r) ** 2) * ok).sum(dim=1).double()
-    return (total / valid.sum(dim=1)).cpu().numpy()
+    return (everyone.added([total])[0] / counts).cpu().numpy()
 
 
 def padded(rows: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
