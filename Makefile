@@ -27,6 +27,7 @@ bench: $(DEV)
 	$(BIN)/python benchmarks/million_rows.py
 	$(BIN)/python benchmarks/million_rows.py --form table
 	$(BIN)/python benchmarks/streaming.py
+	$(BIN)/python benchmarks/many_actions.py
 
 readings: $(DEV)
 	$(BIN)/python -m cael.experiments.readings table --out docs/results/readings.json

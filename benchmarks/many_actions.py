@@ -3,8 +3,8 @@
 Each size runs in a process of its own. The world: one of 8 action features matters, q(x, a) = 10 exp(-(x_1 - a_1)^2);
 actions are logged by popularity, mixed with a tenth of uniform; the target plays the 20 actions nearest to x_1.
 
-    python benchmarks/many_actions.py                      # 20,000 rows, 100,000 actions, and growth in k (minutes)
-    python benchmarks/many_actions.py --rows 1000000       # the figures of docs/guide/many-actions.md
+    python benchmarks/many_actions.py                                             # 20,000 rows, 100,000 actions
+    python benchmarks/many_actions.py --rows 1000000 --growth --out benchmarks    # the figures of the documentation
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def in_a_process(rows: int, actions: int, given: argparse.Namespace) -> dict[str
 
 
 def obp_bytes(rows: int, actions: int) -> int:
-    """What obp's arrays take for the same: (n, k, 1) float64 of the target, the logging policy, and the reward model."""
+    """What obp takes for the same: (n, k, 1) float64 of the target, of the logging policy, and of the reward model."""
     return 3 * 8 * rows * actions
 
 
@@ -115,16 +115,17 @@ def told_in_words(found: dict[str, Any]) -> str:
 
 def table(found: list[dict[str, Any]]) -> str:
     """The measurements as Markdown."""
-    head = "| rows | actions | estimator | value | 95% interval | truth | seconds | processor seconds | peak memory | obp's arrays |"
+    head = "| rows | actions | estimator | value | 95% interval | truth | seconds | processor seconds | peak memory |"
+    head += " obp's arrays |"
     lines = [head, "|" + "---|" * 10]
     for each in found:
         obp = obp_bytes(each["rows"], each["actions"]) / 2**30
         for name in ESTIMATORS:
             e = each[name]
             lines.append(
-                f"| {each['rows']:,} | {each['actions']:,} | {name} | {e['value']:.3f} | [{e['low']:.3f}, {e['high']:.3f}] "
-                f"| {each['truth']:.3f} | {e['seconds']:.1f} | {e['cpu_seconds']:.1f} | {e['peak_gib']:.2f} GiB "
-                f"| {obp:,.0f} GiB |"
+                f"| {each['rows']:,} | {each['actions']:,} | {name} | {e['value']:.3f} "
+                f"| [{e['low']:.3f}, {e['high']:.3f}] | {each['truth']:.3f} "
+                f"| {e['seconds']:.1f} | {e['cpu_seconds']:.1f} | {e['peak_gib']:.2f} GiB | {obp:,.0f} GiB |"
             )
     return "\n".join(lines) + "\n"
 
@@ -157,7 +158,7 @@ def main() -> None:
     parser.add_argument("--listed", type=int, default=20)
     parser.add_argument("--candidates", default="64", help="actions drawn for each row by CAEL, or auto, or all")
     parser.add_argument("--out", type=Path, help="folder for MANY_ACTIONS.md, many_actions.json and many_actions.svg")
-    parser.add_argument("--no-growth", action="store_true", help="only the one size")
+    parser.add_argument("--growth", action="store_true", help="also a tenth and a hundredth of rows and of actions")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.here:
@@ -165,17 +166,15 @@ def main() -> None:
         print(json.dumps(measure(given.rows, given.actions, given.listed, candidates)))
         return
     one = in_a_process(given.rows, given.actions, given)
-    if given.no_growth:
-        by_actions, by_rows = [], []
-    else:
-        few = min(given.rows, 20_000)
-        by_actions = [in_a_process(few, k, given) for k in (1_000, 10_000, 100_000)]
-        by_rows = [in_a_process(n, 10_000, given) for n in (few // 2, 5 * few, 50 * few) if n <= given.rows]
+    few = max(1000, min(given.rows, 20_000))
+    by_actions = [in_a_process(few, given.actions // part, given) for part in (100, 10, 1)] if given.growth else []
+    by_rows = [in_a_process(given.rows // part, given.actions, given) for part in (100, 10)] if given.growth else []
+    by_rows = [*by_rows, one] if given.growth else []
     if given.out is not None:
         given.out.mkdir(parents=True, exist_ok=True)
         found = {"one": one, "by_actions": by_actions, "by_rows": by_rows}
         (given.out / "many_actions.json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
-        (given.out / "MANY_ACTIONS.md").write_text(table([one, *by_actions, *by_rows]), "utf-8")
+        (given.out / "MANY_ACTIONS.md").write_text(table([*by_actions, *by_rows] or [one]), "utf-8")
         if by_actions and by_rows:
             picture(by_actions, by_rows, given.out / "many_actions.svg")
 

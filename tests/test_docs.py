@@ -66,7 +66,7 @@ def test_pages_were_found() -> None:
     found = {page.relative_to(DOCS).as_posix() for page in PAGES}
     guide = ("quickstart", "logs-and-policies", "estimators", "intervals", "compare", "from-obp")
     guide += ("verdict", "audit", "planning", "segments", "report")
-    guide += ("tutorial", "reading", "policies-in-files", "large-logs")
+    guide += ("tutorial", "reading", "policies-in-files", "large-logs", "many-actions")
     assert {f"guide/{name}.md" for name in guide} | {"index.md", "worlds.md", "cli.md", "experiments.md"} <= found
 
 

@@ -1,9 +1,9 @@
 """Training on several processes: each takes its part of every batch, and sums are added over all of them.
 
 Started by torchrun, every process runs the same program on the same log. Random numbers come from streams that belong
-to trials, so all processes draw the same batches; process r of w takes the rows r, r + w, ... of each. What is summed over
-rows (gradients, losses) is added over processes before anything is decided, so all take the same steps, and they are
-those of one process up to the order of additions.
+to trials, so all processes draw the same batches; process r of w takes the rows r, r + w, ... of each. What is summed
+over rows (gradients, losses) is added over processes before anything is decided, so all take the same steps, and they
+are those of one process up to the order of additions.
 """
 
 from __future__ import annotations
