@@ -9,6 +9,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import cael
 from cael.policy import probabilities
+from cael.survey import survey
 
 N, K, M = 60, 9, 3
 RNG = np.random.default_rng(5)
@@ -100,6 +101,20 @@ def test_weights_and_unsupported_mass_are_those_of_tables(policy, logging):
     assert all_.unsupported_mass == pytest.approx(slow, abs=1e-12)
     if slow < 1 - 1e-9:
         np.testing.assert_allclose(few.weights, all_.weights, rtol=1e-12)
+
+
+@pytest.mark.parametrize("logging", [cael.TopK(LISTS, 0.8 * P, K, rest="uniform"), *TARGETS[5:]], ids=repr)
+@pytest.mark.parametrize("policy", TARGETS, ids=repr)
+def test_a_survey_by_lists_is_that_by_tables(policy, logging):
+    x = RNG.normal(size=(N, 2))
+    bare = cael.LoggedData(x, [0] * N, x[:, 0], n_actions=K)
+    mu = np.concatenate([probabilities(logging, batch) for batch in bare.batches(K)])
+    few, all_ = (
+        survey(cael.LoggedData(x, mu.argmax(axis=1), x[:, 0], logging=each, n_actions=K), target)
+        for each, target in ((logging, policy), (cael.Tabular(mu), dense(policy, bare)))
+    )
+    for name in ("logged", "expected", "variance", "score", "relation", "worst_sum", "target"):
+        np.testing.assert_allclose(getattr(few, name), getattr(all_, name), rtol=1e-9, atol=1e-10, err_msg=name)
 
 
 # --- a sample of the actions

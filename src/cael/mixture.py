@@ -83,6 +83,17 @@ class Mixture(Policy):
             total += weight * logged_probability(part, batch)
         return total
 
+    @property
+    def fixed(self) -> Floats | None:
+        parts = [part.fixed for part in self.policies]
+        if any(part is None for part in parts):
+            return None
+        known = [part for part in parts if part is not None]
+        total: Floats = np.zeros_like(known[0])
+        for weight, part in zip(self.weights, known, strict=True):
+            total = total + weight * part
+        return total
+
     def support(self, batch: Batch) -> Support | None:
         parts = [support(part, batch) for part in self.policies]
         if any(part is None for part in parts):

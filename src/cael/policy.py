@@ -50,7 +50,7 @@ class Policy(ABC):
 
     @property
     def fixed(self) -> Floats | None:
-        """The probabilities (k,), where they are the same in every context; None: they are not, or it is a list."""
+        """The probabilities (k,), where they are known to be the same in every context."""
         return None
 
     @abstractmethod
@@ -70,9 +70,10 @@ class Policy(ABC):
 
     def probability_of(self, batch: Batch, actions: Ints) -> Floats:
         """Probabilities of some actions (b, m) of each row, shape (b, m); an entry of -1 is no action and has 0."""
-        listed, fixed = support(self, batch), self.fixed
+        listed = support(self, batch)
         if listed is not None:
             return listed.probability_of(actions)
+        fixed = self.fixed
         if fixed is not None:
             need_actions(repr(self), len(fixed), batch)
             return _entries(fixed[None, :], actions.reshape(1, -1)).reshape(actions.shape)
@@ -80,9 +81,10 @@ class Policy(ABC):
 
     def draw(self, batch: Batch, u: Floats) -> Ints:
         """Actions drawn from the policy, (b, size), one for each of the numbers u (b, size) in [0, 1)."""
-        listed, fixed = support(self, batch), self.fixed
+        listed = support(self, batch)
         if listed is not None:
             return listed.draw(batch.n_actions, u)
+        fixed = self.fixed
         if fixed is not None:
             need_actions(repr(self), len(fixed), batch)
             return draws.from_table(fixed[None, :], u.reshape(1, -1)).reshape(u.shape)
@@ -181,6 +183,10 @@ class Uniform(Policy):
 
     def logged_probability(self, batch: Batch) -> Floats:
         return np.full(len(batch), 1 / self._k(batch))
+
+    @property
+    def fixed(self) -> Floats | None:
+        return None if self.n_actions is None else np.full(self.n_actions, 1 / self.n_actions)
 
     def support(self, batch: Batch) -> Support:
         return Support(np.empty((len(batch), 0), np.intp), np.empty((len(batch), 0)), self.logged_probability(batch))

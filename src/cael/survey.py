@@ -8,7 +8,7 @@ from typing import final
 
 import numpy as np
 
-from cael import inference
+from cael import inference, tally
 from cael._types import Array, Floats, Ints
 from cael.log import LoggedData
 from cael.policy import Policy, probabilities
@@ -48,22 +48,11 @@ def survey(log: LoggedData, target: Policy | None = None) -> Survey:
     logged = np.bincount(log.actions, minlength=k).astype(np.float64)
     knows = log.logging is not None and log.logging.complete
     wants = target is not None and target.complete
-    expected, variance, score, worst, mass = np.zeros(k), np.zeros(k), np.zeros(len(log)), 0.0, np.zeros(k)
-    at = 0
-    for batch in log.batches(width=k) if knows or wants else ():
-        if knows:
-            assert log.logging is not None
-            p = probabilities(log.logging, batch)
-            expected += p.sum(axis=0)
-            variance += (p * (1 - p)).sum(axis=0)
-            score[at : at + len(batch)] = _score(p, batch.actions)
-            worst = max(worst, float(np.abs(p.sum(axis=1) - 1).max()))
-        if wants:
-            assert target is not None
-            mass += probabilities(target, batch).sum(axis=0)
-        at += len(batch)
+    expected, variance, score, worst = np.zeros(k), np.zeros(k), np.zeros(len(log)), 0.0
     if knows:
-        variance *= _design_effect(log.clusters)
+        assert log.logging is not None
+        expected, variance, score, worst = _of_logging(log, log.logging)
+        variance = variance * _design_effect(log.clusters)
     return Survey(
         logged,
         expected if knows else None,
@@ -71,8 +60,24 @@ def survey(log: LoggedData, target: Policy | None = None) -> Survey:
         score if knows else None,
         score - _popularity(log, expected) if knows else None,
         worst if knows else None,
-        mass / len(log) if wants else None,
+        target_mass(log, target) if target is not None and wants else None,
     )
+
+
+def _of_logging(log: LoggedData, logging: Policy) -> tuple[Floats, Floats, Floats, float]:
+    """Expected counts (k,), their variances (k,), scores (n,), and the worst sum of a row's probabilities."""
+    if tally.is_short(log, logging):
+        return *tally.totals(log, logging), *tally.surprise(log, logging)
+    expected, variance, score, worst = np.zeros(log.n_actions), np.zeros(log.n_actions), np.zeros(len(log)), 0.0
+    at = 0
+    for batch in log.batches(width=log.n_actions):
+        p = probabilities(logging, batch)
+        expected += p.sum(axis=0)
+        variance += (p * (1 - p)).sum(axis=0)
+        score[at : at + len(batch)] = _score(p, batch.actions)
+        worst = max(worst, float(np.abs(p.sum(axis=1) - 1).max()))
+        at += len(batch)
+    return expected, variance, score, worst
 
 
 def _popularity(log: LoggedData, expected: Floats) -> Floats:
@@ -80,6 +85,8 @@ def _popularity(log: LoggedData, expected: Floats) -> Floats:
     assert log.logging is not None
     popular = np.log(np.maximum(expected / len(log), 1e-300))
     own, at = popular[log.actions], 0
+    if tally.is_short(log, log.logging):
+        return own - tally.means(log, log.logging, popular)
     for batch in log.batches(width=log.n_actions):
         own[at : at + len(batch)] -= probabilities(log.logging, batch) @ popular
         at += len(batch)
@@ -88,6 +95,8 @@ def _popularity(log: LoggedData, expected: Floats) -> Floats:
 
 def target_mass(log: LoggedData, target: Policy) -> Floats:
     """The target's mean probability of each action, (k,)."""
+    if tally.is_short(log, target):
+        return tally.totals(log, target)[0] / len(log)
     total = np.zeros(log.n_actions)
     for batch in log.batches(width=log.n_actions):
         total += probabilities(target, batch).sum(axis=0)
