@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 class Mixture(Policy):
     """With probability weights[j], act as policies[j].
 
-    >>> Mixture([Uniform(2), Tabular([1.0, 0.0])], [0.1, 0.9])
+    >>> import cael
+    >>> Mixture([cael.Uniform(2), cael.Tabular([1.0, 0.0])], [0.1, 0.9])
     Mixture(policies=(Uniform(n_actions=2), Tabular((2,))), weights=(0.1, 0.9))
     """
 
