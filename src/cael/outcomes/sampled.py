@@ -26,8 +26,8 @@ class Sampled(OutcomeModel):
     drawn where the exact mean takes no visit to all actions: lists without a rest, `Ridge` with a list, k <= size.
 
     >>> import cael
-    >>> cael.Sampled(cael.Ridge(), 32)
-    Sampled(model=Ridge(alpha=1.0, actions='auto'), size=32)
+    >>> cael.Sampled(cael.Logistic(C=2.0), 32)
+    Sampled(model=Logistic(C=2.0, actions='auto'), size=32)
     """
 
     model: OutcomeModel
