@@ -157,7 +157,8 @@ def main() -> None:
     parser.add_argument("--actions", type=int, default=100_000)
     parser.add_argument("--listed", type=int, default=20)
     parser.add_argument("--candidates", default="64", help="actions drawn for each row by CAEL, or auto, or all")
-    parser.add_argument("--out", type=Path, help="folder for MANY_ACTIONS.md, many_actions.json and many_actions.svg")
+    parser.add_argument("--out", type=Path, help="folder for MANY_ACTIONS.md and many_actions.json")
+    parser.add_argument("--picture", type=Path, help="file for the picture of the growth, such as growth.svg")
     parser.add_argument("--growth", action="store_true", help="also a tenth and a hundredth of rows and of actions")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -175,8 +176,8 @@ def main() -> None:
         found = {"one": one, "by_actions": by_actions, "by_rows": by_rows}
         (given.out / "many_actions.json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
         (given.out / "MANY_ACTIONS.md").write_text(table([*by_actions, *by_rows] or [one]), "utf-8")
-        if by_actions and by_rows:
-            picture(by_actions, by_rows, given.out / "many_actions.svg")
+    if given.picture is not None and given.growth:
+        picture(by_actions, by_rows, given.picture)
 
 
 if __name__ == "__main__":
