@@ -110,14 +110,14 @@ def told_in_words(found: dict[str, Any]) -> str:
             f"{e['cpu_seconds']:7.1f} s of processor  peak {e['peak_gib']:.2f} GiB"
         )
     obp = obp_bytes(found["rows"], found["actions"]) / 2**30
-    return "\n".join([*lines, f"  truth  {found['truth']:.4f}; obp's arrays for the same: {obp:,.0f} GiB"])
+    return "\n".join([*lines, f"  truth  {found['truth']:.4f}; obp's arrays for the same: {obp:,.1f} GiB"])
 
 
 def table(found: list[dict[str, Any]]) -> str:
     """The measurements as Markdown."""
     head = "| rows | actions | estimator | value | 95% interval | truth | seconds | processor seconds | peak memory |"
-    head += " obp's arrays |"
-    lines = [head, "|" + "---|" * 10]
+    head += " obp's arrays | load |"
+    lines = [head, "|" + "---|" * 11]
     for each in found:
         obp = obp_bytes(each["rows"], each["actions"]) / 2**30
         for name in ESTIMATORS:
@@ -125,7 +125,8 @@ def table(found: list[dict[str, Any]]) -> str:
             lines.append(
                 f"| {each['rows']:,} | {each['actions']:,} | {name} | {e['value']:.3f} "
                 f"| [{e['low']:.3f}, {e['high']:.3f}] | {each['truth']:.3f} "
-                f"| {e['seconds']:.1f} | {e['cpu_seconds']:.1f} | {e['peak_gib']:.2f} GiB | {obp:,.0f} GiB |"
+                f"| {e['seconds']:.1f} | {e['cpu_seconds']:.1f} | {e['peak_gib']:.2f} GiB | {obp:,.1f} GiB "
+                f"| {each['load']:.1f} |"
             )
     return "\n".join(lines) + "\n"
 
