@@ -38,19 +38,22 @@ from cael.estimators import (
     SwitchDR,
 )
 from cael.evaluation import Evaluation, evaluate
+from cael.factorised import FactorisedSoftmax
 from cael.inference import Interval
 from cael.io import read
 from cael.log import Batch, LoggedData
-from cael.outcomes import Boosting, FittedOutcome, FixedOutcome, Logistic, OutcomeModel, Ridge, SklearnOutcome
+from cael.mixture import Mixture
+from cael.outcomes import Boosting, FittedOutcome, FixedOutcome, Logistic, OutcomeModel, Ridge, Sampled, SklearnOutcome
 from cael.overlap import Overlap
 from cael.planning import Plan, PlanOption, plan
-from cael.policy import FromModel, LoggedOnly, Mixture, Policy, Tabular, Uniform
+from cael.policy import FromModel, LoggedOnly, Policy, Tabular, Uniform
 from cael.problem import Problem
 from cael.propensity import EstimatedLogging, estimate_logging
 from cael.scored import EpsilonGreedy, Softmax
 from cael.segmentation import Segment, Segments, segments
 from cael.sparse import TopK
 from cael.streaming import ScannedLog, scan
+from cael.support import Support
 from cael.verdict import Check, Thresholds, Verdict
 
 __all__ = [
@@ -83,6 +86,7 @@ __all__ = [
     "EstimatedLogging",
     "Estimator",
     "Evaluation",
+    "FactorisedSoftmax",
     "FittedOutcome",
     "FixedOutcome",
     "Frequency",
@@ -110,6 +114,7 @@ __all__ = [
     "PolicyError",
     "Problem",
     "Ridge",
+    "Sampled",
     "ScannedLog",
     "ScoreRange",
     "Segment",
@@ -118,6 +123,7 @@ __all__ = [
     "Softmax",
     "SubGaussianDR",
     "SubGaussianIPS",
+    "Support",
     "SupportError",
     "SwitchDR",
     "Tabular",

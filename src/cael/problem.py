@@ -118,6 +118,7 @@ class Problem:
             self._trained[key] = train(self.log, model, folds, seed)
         return self._trained[key]
 
+
 def _unsupported(logging: Policy, policy: Policy, batch: Batch) -> Floats:
     """The target's probability (b,) of actions that the logging policy never plays, from whichever has a list."""
     target, logged = support(policy, batch), support(logging, batch)
