@@ -19,7 +19,8 @@ from cael.io.policies import Rows, build, guess
 from cael.io.sources import Source, open_source
 from cael.io.specs import PolicySpec, parse
 from cael.log import BATCH_BYTES, Batch
-from cael.policy import LoggedOnly, Mixture, Policy, Tabular, Uniform, as_policy, probabilities
+from cael.mixture import Mixture
+from cael.policy import LoggedOnly, Policy, Tabular, Uniform, as_policy, probabilities
 from cael.sparse import TopK
 from cael.streaming.pieces import Piece, numbers_of
 from cael.streaming.scratch import Scratch
