@@ -63,8 +63,8 @@ class EmbeddingFacts:
     estimate in the blend. explained: held-out R^2 of f. inputs: action inputs that the network uses. network_share: of
     the network in f, the rest is a ridge model. penalty: of the network's group lasso. losses: held-out losses by round
     and penalty, as shares of the reward's variance. roughness: |bias| is at most this times the range of what f misses.
-    lost_mass: target mass that no weight carries. trained_rows: rows that trained and judged the networks. candidates:
-    actions that were drawn for each row (None: all actions were looked at).
+    lost_mass: target mass that no weight carries. error: root of the estimated mean squared error. trained_rows: rows
+    that trained and judged the networks. candidates: actions that were drawn for each row (None: all were looked at).
     """
 
     bandwidth: float
@@ -77,6 +77,7 @@ class EmbeddingFacts:
     losses: tuple[tuple[float, ...], ...]
     roughness: float
     lost_mass: float
+    error: float
     trained_rows: int
     candidates: int | None
 

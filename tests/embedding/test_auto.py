@@ -52,6 +52,17 @@ def test_it_is_the_candidate_with_the_least_estimated_error():
     assert found.diagnostics.warnings[-1] == f"Auto took {chosen.name} out of 2."
 
 
+def test_the_noise_between_the_ends_of_a_blend_counts_once():
+    """CAEL says its own error; standard error and bias bound together would hold that noise twice."""
+    quick = cael.CAEL(growth=cael.Growth(steps=20, penalties=(1.5,), restarts=1))
+    found = cael.Auto(cael=quick).estimate(LOG, POLICY)
+    alone = quick.estimate(LOG, POLICY)
+    facts = alone.diagnostics
+    (own,) = (each for each in candidates(found) if each.name.startswith("CAEL"))
+    assert own.width == facts.embedding.error == next(each.width for each in facts.path if each.chosen)
+    assert own.width < error(alone, facts.bias_bound, facts.stderr_floor)
+
+
 def test_the_floor_of_an_error_is_what_the_weights_imply():
     """Var(w r) / n >= Var(r) E w^2 / n: with few matching rows the contributions show far less."""
     mu, pi = np.full((1, 8), 1 / 8), np.array([[0.93, *[0.01] * 7]])
@@ -166,8 +177,7 @@ def test_with_learning_cael_is_the_third_candidate():
     learned = replace(TINY, seed=3).estimate(LOG, POLICY)
     third = candidates(found)[2]
     assert third.value == learned.value
-    d = learned.diagnostics
-    assert third.width == pytest.approx(error(learned, d.bias_bound, d.stderr_floor))
+    assert third.width == learned.diagnostics.embedding.error
     assert chosen is third
     assert found.diagnostics.embedding == d.embedding
     assert found.diagnostics.path[3:] == d.path

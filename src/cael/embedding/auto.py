@@ -28,9 +28,9 @@ from cael.problem import Problem
 class Auto(Estimator):
     """The one of SNIPS, SNDR and CAEL with the least estimated mean squared error; `evaluate` shows it first.
 
-    The error of each is estimated by variance plus squared bias: the variance is the larger of what the contributions
-    show and of what the known second moment of the weights implies (with few matching rows the first is far too
-    small); the bias is what CAEL says about itself, and for the other two the target mass on actions that are never
+    CAEL says what its error is. That of the other two is estimated by variance plus squared bias: the variance is the
+    larger of what the contributions show and of what the known second moment of the weights implies (with few matching
+    rows the first is far too small); the bias comes from target mass on actions that are never
     logged. `interval(method="bias_aware")` accounts for the choice by Bonferroni's inequality. A candidate that this
     log or policy does not allow is left out, and a warning says so.
 
@@ -94,6 +94,9 @@ class Auto(Estimator):
 
 def _error(estimate: Estimate) -> float:
     d = estimate.diagnostics
+    if d.embedding is not None:
+        # Standard error and bias bound of a blend both hold the noise between its two ends: it counts once.
+        return d.embedding.error**2
     return max(estimate.stderr, d.stderr_floor or 0.0) ** 2 + ((d.bias_bound or 0.0) / BOUND) ** 2
 
 

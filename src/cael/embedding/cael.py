@@ -155,6 +155,7 @@ def estimate_from(
             losses=tuple(tuple(map(float, row)) for row in rewards.losses),
             roughness=float(path.roughness[j].mean()),
             lost_mass=float(path.lost[j]),
+            error=float(np.sqrt(_squared_error(facts, chosen, selector))),
             trained_rows=rewards.rows,
             candidates=path.drawn,
         ),
@@ -241,6 +242,13 @@ def _selected(facts: PathFacts, path: WeightPath, selector: str | float) -> Blen
         mean = found.shares[at] * abs(facts.values[at] - facts.sharp)
         bound = float(mean + BOUND * np.sqrt(max(found.errors[at] - facts.variance[at], 0.0)))
     return replace(found, index=at, share=float(at == 0), bias_bound=bound)
+
+
+def _squared_error(facts: PathFacts, chosen: Blend, selector: str | float) -> float:
+    """The estimated mean squared error of what was taken; the blend knows its own."""
+    if selector == "blend":
+        return float(chosen.errors[chosen.index])
+    return float(facts.variance[chosen.index]) + (chosen.bias_bound / BOUND) ** 2
 
 
 def _candidates(facts: PathFacts, path: WeightPath, chosen: Blend) -> tuple[Candidate, ...]:
