@@ -177,7 +177,8 @@ def test_with_learning_cael_is_the_third_candidate():
     learned = replace(TINY, seed=3).estimate(LOG, POLICY)
     third = candidates(found)[2]
     assert third.value == learned.value
-    assert third.width == learned.diagnostics.embedding.error
+    d = learned.diagnostics
+    assert third.width == d.embedding.error
     assert chosen is third
     assert found.diagnostics.embedding == d.embedding
     assert found.diagnostics.path[3:] == d.path
