@@ -4,7 +4,7 @@ BIN := .venv/bin
 RUN := .venv/.installed
 DEV := .venv/.installed-dev
 
-.PHONY: demo test check slow bench readings verdicts verdicts-learned quick docs clean
+.PHONY: demo test check slow fuzz bench readings verdicts verdicts-learned quick docs clean
 
 demo: $(RUN)
 	$(BIN)/cael demo
@@ -20,6 +20,9 @@ check: $(DEV)
 
 slow: $(DEV)
 	$(BIN)/python -m pytest -m slow
+
+fuzz: $(DEV)
+	CAEL_FUZZ=1 $(BIN)/python -m pytest -m 'not slow' -q
 
 bench: $(DEV)
 	$(BIN)/python benchmarks/against_obp.py
