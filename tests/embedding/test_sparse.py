@@ -459,7 +459,7 @@ def test_restarts_are_averaged():
 
 def test_blocks_of_predictions_do_not_matter(monkeypatch):
     at_once = predictions(fitted())
-    monkeypatch.setattr(rewards, "BLOCK_FLOATS", 8 * 8 * 3)
+    monkeypatch.setitem(rewards.BLOCK_FLOATS, "cpu", 8 * 8 * 3)
     np.testing.assert_allclose(predictions(fitted()), at_once, rtol=1e-5)
 
 

@@ -174,7 +174,9 @@ class Sums:
         """sum (r - q(x, a))^2 of the rows in these sums."""
         slope, effect = model.slope, model.effect + (model.constant + float(self.x_shift @ model.slope) - self.r_shift)
         cross = float(self.xr @ slope) + float(self.r_by_action @ effect)
-        square = slope @ self.xx @ slope + 2 * effect @ (self.x_by_action @ slope) + effect @ (self.counts * effect)
+        # einsum, not @: see AdditiveOutcome.value
+        along = np.einsum("ij,j->i", self.x_by_action, slope)
+        square = slope @ self.xx @ slope + 2 * effect @ along + effect @ (self.counts * effect)
         return max(0.0, self.rr - 2 * cross + float(square))
 
 
