@@ -83,8 +83,9 @@ def measure(rows: int, actions: int, listed: int, candidates: int | str) -> dict
 def in_a_process(rows: int, actions: int, given: argparse.Namespace) -> dict[str, Any]:
     options = ["--rows", rows, "--actions", actions, "--listed", given.listed, "--candidates", given.candidates]
     ran = subprocess.run(
-        [sys.executable, __file__, "--here", *map(str, options)], capture_output=True, text=True, check=False
-    )
+        [sys.executable, __file__, "--here", *map(str, options)],
+        capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
     if ran.returncode:
         raise SystemExit(
             f"{rows} rows, {actions} actions: the process ended with {ran.returncode}\n{ran.stderr[-2000:]}"
