@@ -57,13 +57,7 @@ def judge(
     best = next(each for each in estimates if each.estimator == headline)
     checks = [
         evidence(best, propensities=log.propensities is not None, estimated=isinstance(log.logging, EstimatedLogging)),
-        effective_rows(best, limits),
-        largest_row(best, limits),
-        skewness(best, limits),
-        tail(best, limits),
-        mean_weight(best, limits),
-        support(best, found, limits),
-        disagreement(best, estimates, limits),
+        *of_weights(best, estimates, found, limits),
         NO_FREQUENCIES if log.propensities is None else frequencies(*off_actions(log, found, limits.p_value), limits),
         surprise(log, found, limits),
         column(log, found),
@@ -72,6 +66,19 @@ def judge(
         bias(best, level, limits),
     ]
     return verdict_of(headline, [each for each in checks if each is not None])
+
+
+def of_weights(best: Estimate, estimates: Sequence[Estimate], found: Survey, limits: Thresholds) -> list[Check | None]:
+    """The checks that need no rows of the log, in memory or streamed."""
+    return [
+        effective_rows(best, limits),
+        largest_row(best, limits),
+        skewness(best, limits),
+        tail(best, limits),
+        mean_weight(best, limits),
+        support(best, found, limits),
+        disagreement(best, estimates, limits),
+    ]
 
 
 def evidence(best: Estimate, *, propensities: bool, estimated: bool = False) -> Check:

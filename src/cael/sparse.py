@@ -35,7 +35,7 @@ class TopK(Policy):
     listed: Any
     n_actions: int
     rest: str = "error"
-    _rest_each: Any = field(init=False, repr=False)
+    rest_each: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         choose("rest", self.rest, ("error", "uniform", "renormalise"))
@@ -49,7 +49,7 @@ class TopK(Policy):
         p, each = _settle_rest(a, p, self.n_actions, self.rest)
         object.__setattr__(self, "actions", frozen(a.astype(np.intp)))
         object.__setattr__(self, "listed", frozen(p))
-        object.__setattr__(self, "_rest_each", frozen(each))
+        object.__setattr__(self, "rest_each", frozen(each))
 
     def __repr__(self) -> str:
         n, m = self.actions.shape
@@ -58,7 +58,7 @@ class TopK(Policy):
     def probabilities(self, batch: Batch) -> Floats:
         self._check(batch)
         a, p = self.actions[batch.rows], self.listed[batch.rows]
-        table = np.repeat(self._rest_each[batch.rows][:, None], self.n_actions, axis=1)
+        table = np.repeat(self.rest_each[batch.rows][:, None], self.n_actions, axis=1)
         row, place = np.nonzero(a >= 0)
         table[row, a[row, place]] = p[row, place]
         return table
@@ -67,11 +67,11 @@ class TopK(Policy):
         self._check(batch)
         hit = self.actions[batch.rows] == batch.actions[:, None]
         found = np.where(hit, self.listed[batch.rows], 0.0).sum(axis=1)
-        return np.where(hit.any(axis=1), found, self._rest_each[batch.rows])
+        return np.where(hit.any(axis=1), found, self.rest_each[batch.rows])
 
     def support(self, batch: Batch) -> Support:
         self._check(batch)
-        return Support(self.actions[batch.rows], self.listed[batch.rows], self._rest_each[batch.rows])
+        return Support(self.actions[batch.rows], self.listed[batch.rows], self.rest_each[batch.rows])
 
     def _check(self, batch: Batch) -> None:
         need_actions("TopK", self.n_actions, batch)

@@ -57,7 +57,7 @@ def evaluate(
     level
         Level of the intervals.
     learn
-        Show Auto, which trains networks (CAEL), first; that takes seconds to a minute. --no-learn leaves it out.
+        Show Auto, which trains networks (CAEL), first: seconds to minutes. --no-learn leaves it out.
     windows
         Also give values for so many stretches of time.
     calibrate

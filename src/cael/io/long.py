@@ -80,7 +80,7 @@ def _context_free(spec: PolicySpec, numbers: Ints, values: Floats, actions: Acti
     listed = TopK(
         numbers[None, :], _weights(spec, np.zeros(len(numbers), dtype=np.intp), values, 1, k)[None, :], k, spec.rest
     )
-    table = np.full(k, float(listed._rest_each[0]))
+    table = np.full(k, float(listed.rest_each[0]))
     table[numbers] = listed.listed[0]
     return Tabular(table)
 

@@ -16,18 +16,12 @@ from cael.judging import (
     NO_FREQUENCIES,
     bias,
     column,
-    disagreement,
     drifted,
     effect,
-    effective_rows,
     evidence,
     frequencies,
-    largest_row,
-    mean_weight,
+    of_weights,
     off_by_means,
-    skewness,
-    support,
-    tail,
 )
 from cael.overlap import MOST_ACTIONS, ActionOverlap, Overlap
 from cael.streaming.asking import Answer, cluster_effect, no_support
@@ -142,13 +136,7 @@ def judge(
     sample = answer.sample
     checks = [
         evidence(best, propensities=answer.log.has_propensities),
-        effective_rows(best, limits),
-        largest_row(best, limits),
-        skewness(best, limits),
-        tail(best, limits),
-        mean_weight(best, limits),
-        support(best, found, limits),
-        disagreement(best, estimates, limits),
+        *of_weights(best, estimates, found, limits),
         _frequencies(answer, limits),
         None if sample is None else column(sample, found),
         None if sample is None else effect(sample),

@@ -132,7 +132,7 @@ def expected(policy: Policy, piece: Piece, effects: Floats, actions: Actions) ->
         return np.broadcast_to(policy.table @ effects, (len(piece), effects.shape[1]))
     found, k = np.empty((len(piece), effects.shape[1])), len(actions)
     if isinstance(policy, TopK):
-        rest = np.asarray(policy._rest_each)[:, None]
+        rest = np.asarray(policy.rest_each)[:, None]
         gained = np.where(policy.actions >= 0, np.asarray(policy.listed) - rest, 0.0)
         listed = np.where(policy.actions >= 0, policy.actions, 0)
         for part in chunks(len(piece), listed.shape[1] * effects.shape[1]):

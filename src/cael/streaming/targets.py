@@ -130,7 +130,7 @@ def mass_of(policy: Policy, piece: Piece, k: int, features: Floats | None) -> Fl
     if isinstance(policy, Uniform):
         return np.full(k, len(piece) / k)
     if isinstance(policy, TopK):
-        listed, rest = policy.actions >= 0, np.asarray(policy._rest_each)
+        listed, rest = policy.actions >= 0, np.asarray(policy.rest_each)
         named = policy.actions[listed]
         gained = np.asarray(policy.listed)[listed] - np.broadcast_to(rest[:, None], listed.shape)[listed]
         return np.bincount(named, weights=gained, minlength=k).astype(np.float64) + float(rest.sum())
