@@ -123,6 +123,11 @@ def tables(x):
     return {"x": x}
 
 
+def pace(t, rate=1e-3):
+    """The rate of step t, and what the two averages have seen of their whole by then."""
+    return torch.tensor([rate, 1 - 0.9**t, 1 - 0.99**t], dtype=torch.float64)
+
+
 @pytest.mark.parametrize("size", [0.2, 0.9, 1.1, 5.0])
 def test_an_input_stays_at_0_if_and_only_if_its_averaged_gradient_is_below_the_penalty(size):
     """From 0, with gradients that change from step to step; their bias-corrected average is what counts."""
@@ -134,7 +139,7 @@ def test_an_input_stays_at_0_if_and_only_if_its_averaged_gradient_is_below_the_p
     for t in range(1, 60):
         g = mean + 0.05 * rng.normal(size=2)
         average = 0.9 * average + 0.1 * g
-        optimiser.step(p, [torch.as_tensor(g, dtype=torch.float32).reshape(1, 1, 2)], 1e-3)
+        optimiser.step(p, [torch.as_tensor(g, dtype=torch.float32).reshape(1, 1, 2)], pace(t))
         below = np.linalg.norm(average / (1 - 0.9**t)) < 1.0
         assert bool((p["x"] == 0).all()) == below
         if not below:
@@ -155,7 +160,7 @@ def test_without_a_penalty_a_step_is_adam_with_one_scale_per_input():
         bias_m, bias_v = 0.9 * bias_m + 0.1 * g_bias, 0.99 * bias_v + 0.01 * g_bias**2
         bias -= 0.01 * bias_m / (1 - 0.9**t) / (np.sqrt(bias_v / (1 - 0.99**t)) + 1e-8)
         both = [torch.as_tensor(each, dtype=torch.float32)[None] for each in (g, g_bias)]
-        optimiser.step(p, both, 0.01)
+        optimiser.step(p, both, pace(t, 0.01))
     np.testing.assert_allclose(p["x"][0].numpy(), slow, rtol=1e-3, atol=1e-6)
     np.testing.assert_allclose(p["b1"][0].numpy(), bias, rtol=1e-3, atol=1e-6)
 
@@ -175,7 +180,7 @@ def test_it_solves_a_group_lasso_whose_optimum_is_known():
     x, y = torch.as_tensor(x), torch.as_tensor(y)
     for i in range(3000):
         gradient = x.T @ (x @ p["x"][0] - y) / n
-        optimiser.step(p, [gradient[None]], 0.02 / (1 + i / 50))
+        optimiser.step(p, [gradient[None]], pace(i + 1, 0.02 / (1 + i / 50)))
     np.testing.assert_allclose(p["x"][0].numpy(), optimum, atol=2e-3)
     np.testing.assert_array_equal((p["x"][0] == 0).all(dim=1).numpy(), norms[:, 0] < penalty)
 
@@ -252,7 +257,7 @@ def grown(log, rounds, steps=5, trials=1, rows=None, seeds=None, penalty=0.1, he
 
 def test_a_round_begins_with_the_function_of_the_last_one(monkeypatch):
     """Inputs join with weights 0: with steps of size 0 the held-out loss stays what it was, to rounding."""
-    monkeypatch.setattr(sparse, "_rates", lambda steps, top: iter([0.0] * steps))
+    monkeypatch.setattr(sparse, "_paces", lambda settings, *_: torch.tensor([[0.0, 1.0, 1.0]] * settings.steps))
     found = grown(LOG, 5)
     assert [each.active.shape[1] for each in found] == [0, 1, 2, 4, 8]
     assert len({round(float(each.held_out[0]), 6) for each in found}) == 1
@@ -273,7 +278,9 @@ def test_sizes_double_and_end_with_all(count, sizes):
 
 
 def test_rates_fall_to_a_twentieth():
-    rates = list(sparse._rates(100, 0.02))
+    paces = sparse._paces(cael.Growth(steps=100, learning_rate=0.02), 3, torch.device("cpu"))
+    rates = paces[:, 0].tolist()
+    assert paces[0, 1:].tolist() == pytest.approx([1 - 0.9**301, 1 - 0.99**301])
     assert rates[0] == pytest.approx(0.02)
     assert rates == sorted(rates, reverse=True)
     assert 0.001 <= rates[-1] < 0.0012

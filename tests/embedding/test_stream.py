@@ -75,7 +75,9 @@ def test_shuffled_rows_are_permutations():
 
 def test_shuffles_are_uniform():
     """Each element is equally often in each place: 6 elements, 6000 shuffles, expected 1000 in each cell."""
-    found = Stream(list(range(6000)), CPU).shuffled_together(torch.arange(6).expand(6000, 6))
+    found = Stream(list(range(6000)), CPU).shuffled_together(
+        torch.arange(6).expand(6000, 6), torch.full((6000,), 6), torch.arange(6000)
+    )
     for place in range(6):
         counts = torch.bincount(found[:, place], minlength=6).double().numpy()
         assert np.abs(counts - 1000).max() < 4 * np.sqrt(6000 * (1 / 6) * (5 / 6)) + 1
@@ -83,7 +85,7 @@ def test_shuffles_are_uniform():
 
 def test_shuffles_do_not_depend_on_neighbours():
     rows = torch.arange(20).expand(3, 20)
-    together = Stream([4, 5, 6], CPU).shuffled_together(rows)
+    together = Stream([4, 5, 6], CPU).shuffled_together(rows, torch.full((3,), 20), torch.arange(3))
     one_by_one = Stream([4, 5, 6], CPU)
     for t, seed in enumerate([4, 5, 6]):
         assert torch.equal(Stream([seed], CPU).shuffled(rows[0], 0), together[t])

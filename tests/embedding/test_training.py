@@ -224,6 +224,14 @@ def test_batches_cover_every_row_once_per_pass():
         assert torch.equal(torch.sort(drawn, dim=1).values, torch.stack([torch.arange(10), torch.arange(20, 30)]))
 
 
+def test_batches_of_trials_with_unequal_rows_are_those_of_each_alone():
+    rows = [torch.arange(11), torch.arange(20, 30), torch.arange(40, 53)]
+    together = training.Batches(rows, 4, Stream([0, 1, 2], CPU))
+    alone = [training.Batches([each], 4, Stream([t], CPU)) for t, each in enumerate(rows)]
+    for _ in range(20):
+        assert torch.equal(together.next(), torch.cat([each.next() for each in alone]))
+
+
 def made(actions, trials=2, **settings):
     """A network with its parameters moved away from where they start, and inputs."""
     phi, onehot = build.action_inputs(LOG, actions, CPU)

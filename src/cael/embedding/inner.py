@@ -189,9 +189,8 @@ def _solve(blocks: Tensor, right: Tensor) -> Tensor:
     system = torch.cat([blocks, right[..., None]], dim=-1)
     for i in range(blocks.shape[-1]):
         row = system[..., i : i + 1, :] / system[..., i : i + 1, i : i + 1]
-        column = system[..., i : i + 1].clone()
-        column[..., i, 0] -= 1.0
-        system = system - column * row
+        system = torch.addcmul(system, system[..., i : i + 1], row, value=-1)
+        system[..., i : i + 1, :] = row
     return system[..., -1]
 
 

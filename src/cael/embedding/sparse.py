@@ -11,7 +11,7 @@ Leading axis T: (log, penalty, fold, restart), in this order.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, final
 
@@ -19,11 +19,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cael.embedding.graphs import Replayed
 from cael.embedding.inputs import ActionInputs
 from cael.embedding.parallel import ALONE, Processes, processes
 from cael.embedding.settings import Growth
 from cael.embedding.stream import Stream
-from cael.embedding.training import Batches, TrialData, deterministic, gather_rows
+from cael.embedding.training import Batches, TrialData, deterministic, gather_rows, padded
 from cael.progress import progress
 
 BETA1, BETA2, EPS = 0.9, 0.99, 1e-8
@@ -93,7 +94,6 @@ class ProximalAdam:
         self.penalty = penalty[:, None, None]
         self.m = {name: torch.zeros_like(value) for name, value in p.items()}
         self.v = {name: torch.zeros_like(value[..., :1] if name in PENALISED else value) for name, value in p.items()}
-        self.t = 0
 
     def grow(self, count: int) -> None:
         """Room for so many more action inputs."""
@@ -101,15 +101,15 @@ class ProximalAdam:
             state["a"] = torch.cat([state["a"], state["a"].new_zeros(len(state["a"]), count, state["a"].shape[2])], 1)
 
     @torch.no_grad()
-    def step(self, p: Weights, gradients: Sequence[Tensor], rate: float) -> None:
-        self.t += 1
-        up, down = 1 - BETA1**self.t, 1 - BETA2**self.t
+    def step(self, p: Weights, gradients: Sequence[Tensor], pace: Tensor) -> None:
+        """One step in place. pace: (3,) the learning rate, and what the two averages have seen of their whole."""
+        rate, up, down = pace
         for (name, value), g in zip(p.items(), gradients, strict=True):
             m, v = self.m[name], self.v[name]
             m.lerp_(g, 1 - BETA1)
             v.lerp_((g * g).mean(dim=-1, keepdim=True) if name in PENALISED else g * g, 1 - BETA2)
             size = rate / (torch.sqrt(v / down) + EPS)
-            value.addcmul_(m, size, value=-1 / up)
+            value.addcmul_(m, size / up, value=-1)
             if name in PENALISED:
                 norm = torch.linalg.vector_norm(value, dim=-1, keepdim=True)
                 value.mul_((1 - size * self.penalty / norm.clamp(min=1e-30)).clamp(min=0))
@@ -151,17 +151,31 @@ def grow(
                 active = torch.cat([active, _strongest(p, inputs, data, screen, active, more, everyone)], dim=1)
                 p = _require({**p, "a": torch.cat([p["a"], p["a"].new_zeros(data.trials, more, settings.hidden)], 1)})
                 optimiser.grow(more)
-            for rate in _rates(settings.steps, settings.learning_rate):
-                rows = everyone.own(batches.next())
-                x, a, r = (gather_rows(each, rows) for each in (data.x, data.a, data.r))
-                loss = ((predict(p, x, inputs.values(a, active)) - r) ** 2).sum() / batches.size
-                optimiser.step(p, everyone.added(torch.autograd.grad(loss, list(p.values()))), rate)
+            step = _step(p, optimiser, inputs, data, active, batches.size, everyone)
+            for pace in _paces(settings, len(rounds), data.x.device):
+                step(everyone.own(batches.next()), pace)
                 advance(1)
             kept = {name: value.detach().clone() for name, value in p.items()}
             rounds.append(Round(active, kept, _judged(p, inputs, data, judge, active, everyone)))
             if done(rounds):
                 break
     return rounds
+
+
+def _step(
+    p: Weights, optimiser: ProximalAdam, inputs: ActionInputs, data: TrialData, active: Tensor, size: int,
+    everyone: Processes,
+) -> Callable[[Tensor, Tensor], None]:  # fmt: skip
+    """One step of training in place, a function of rows (T, B) and pace (3,); on a GPU it is a graph."""
+
+    def step(rows: Tensor, pace: Tensor) -> None:
+        x, a, r = (gather_rows(each, rows) for each in (data.x, data.a, data.r))
+        loss = ((predict(p, x, inputs.values(a, active)) - r) ** 2).sum() / size
+        optimiser.step(p, everyone.added(torch.autograd.grad(loss, list(p.values()))), pace)
+
+    if not data.x.is_cuda or everyone.count > 1:
+        return step
+    return Replayed(step, [*p.values(), *optimiser.m.values(), *optimiser.v.values()])
 
 
 def _require(p: Weights) -> Weights:
@@ -174,10 +188,14 @@ def _sizes(count: int) -> list[int]:
     return [0, *powers, count]
 
 
-def _rates(steps: int, top: float) -> Iterator[float]:
-    """The learning rates of one round: down to a twentieth along half a cosine."""
-    for i in range(steps):
-        yield top * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * i / max(1, steps))))
+def _paces(settings: Growth, before: int, device: torch.device) -> Tensor:
+    """(steps, 3) of `ProximalAdam.step` in the round after `before` others; the rate falls to a twentieth along half a
+    cosine."""
+    i = np.arange(settings.steps)
+    rate = settings.learning_rate * (0.05 + 0.95 * 0.5 * (1 + np.cos(np.pi * i / settings.steps)))
+    t = before * settings.steps + i + 1
+    paces = np.stack([rate, 1 - BETA1**t, 1 - BETA2**t], axis=1)
+    return torch.as_tensor(paces, dtype=torch.float32, device=device)
 
 
 def _strongest(
@@ -215,11 +233,3 @@ def _judged(
         x, a, r = (gather_rows(each, some) for each in (data.x, data.a, data.r))
         total += (((predict(p, x, inputs.values(a, active)) - r) ** 2) * ok).sum(dim=1).double()
     return (everyone.added([total])[0] / counts).cpu().numpy()
-
-
-def padded(rows: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Ragged rows as (T, longest) and which of them are real."""
-    longest = max(len(each) for each in rows)
-    table = torch.stack([torch.nn.functional.pad(each, (0, longest - len(each))) for each in rows])
-    valid = torch.stack([torch.arange(longest, device=each.device) < len(each) for each in rows])
-    return table, valid

@@ -13,6 +13,7 @@ def _signed(x: int) -> int:
     return x - 2**64 if x >= 2**63 else x
 
 
+LAST = 2**63 - 1
 GOLDEN, FIRST, SECOND = (_signed(x) for x in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
@@ -40,11 +41,11 @@ class Stream:
     def device(self) -> torch.device:
         return self.keys.device
 
-    def bits(self, count: int, trials: slice = slice(None)) -> Tensor:
-        """(T, count) random int64, for some of the trials; only their streams move on."""
-        place = self.drawn[trials, None] + torch.arange(1, count + 1, dtype=torch.int64, device=self.device)
-        self.drawn[trials] += count
-        return mix(self.keys[trials, None] + place * GOLDEN)
+    def bits(self, count: int, trials: slice | Tensor = slice(None), used: int | Tensor | None = None) -> Tensor:
+        """(T, count) random int64, for some of the trials; only their streams move on, by `used` (all) of them."""
+        place = self.drawn[trials][:, None] + torch.arange(1, count + 1, dtype=torch.int64, device=self.device)
+        self.drawn[trials] += count if used is None else used
+        return mix(self.keys[trials][:, None] + place * GOLDEN)
 
     def uniform(self, *shape: int) -> Tensor:
         """(T, *shape) float32 from U[0, 1)."""
@@ -55,6 +56,9 @@ class Stream:
         """One trial's rows in random order."""
         return rows[torch.argsort(self.bits(len(rows), slice(trial, trial + 1))[0])]
 
-    def shuffled_together(self, rows: Tensor) -> Tensor:
-        """(T, n) rows of all trials, each in its own random order; the same as one by one."""
-        return torch.gather(rows, 1, torch.argsort(self.bits(rows.shape[1]), dim=1))
+    def shuffled_together(self, rows: Tensor, lengths: Tensor, trials: Tensor) -> Tensor:
+        """Padded rows (m, longest) of some trials, each in its own random order, the padding last; as one by one."""
+        longest = rows.shape[1]
+        bits = self.bits(longest, trials, lengths)
+        padding = torch.arange(longest, device=self.device) >= lengths[:, None]
+        return torch.gather(rows, 1, torch.argsort(bits.masked_fill_(padding, LAST), dim=1))

@@ -135,25 +135,35 @@ class Batches:
     """Mini-batches (T, B) from shuffled passes over each trial's rows, without replacement within a pass."""
 
     def __init__(self, rows: Sequence[Tensor], size: int, stream: Stream) -> None:
-        self.rows, self.stream = rows, stream
-        self.size = min([size, *(len(each) for each in rows)])
+        self.stream = stream
+        self.lengths = np.array([len(each) for each in rows])
+        self.size = int(min(size, self.lengths.min()))
         if self.size < 2:
             raise InputError("a mini-batch needs at least 2 rows: batch normalisation has no spread with one.")
-        self.together = torch.stack(list(rows)) if len({len(each) for each in rows}) == 1 else None
-        self.queue = rows[0].new_empty(len(rows), 0)
-        self.queues = [each[:0] for each in rows]
+        self.rows = padded(rows)[0]
+        self.order = torch.empty_like(self.rows)
+        self.at = self.lengths.copy()
 
     def next(self) -> Tensor:
-        if self.together is not None:
-            if self.queue.shape[1] < self.size:
-                self.queue = self.stream.shuffled_together(self.together)
-            drawn, self.queue = self.queue[:, : self.size], self.queue[:, self.size :]
-            return drawn
-        for t in (t for t, queue in enumerate(self.queues) if len(queue) < self.size):
-            self.queues[t] = self.stream.shuffled(self.rows[t], t)
-        drawn = torch.stack([queue[: self.size] for queue in self.queues])
-        self.queues = [queue[self.size :] for queue in self.queues]
-        return drawn
+        short = np.flatnonzero(self.at + self.size > self.lengths)
+        if len(short):
+            lengths, trials = (torch.as_tensor(each, device=self.rows.device) for each in (self.lengths[short], short))
+            self.order[trials] = self.stream.shuffled_together(self.rows[trials], lengths, trials)
+            self.at[short] = 0
+        first, apart = int(self.at[0]), bool((self.at != self.at[0]).any())
+        places = self.at[:, None] + np.arange(self.size)
+        self.at += self.size
+        if not apart:
+            return self.order[:, first : first + self.size]
+        return torch.gather(self.order, 1, torch.as_tensor(places, device=self.order.device))
+
+
+def padded(rows: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Ragged rows as (T, longest) and which of them are real."""
+    longest = max(len(each) for each in rows)
+    table = torch.stack([torch.nn.functional.pad(each, (0, longest - len(each))) for each in rows])
+    valid = torch.stack([torch.arange(longest, device=each.device) < len(each) for each in rows])
+    return table, valid
 
 
 def gather_rows(values: Tensor, rows: Tensor) -> Tensor:

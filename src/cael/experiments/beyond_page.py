@@ -1,4 +1,4 @@
-"""The rows of `cael.experiments.beyond` as the tables that the documentation includes."""
+"""The tables of CAEL beside everything else that the documentation includes, from published experiments."""
 
 from __future__ import annotations
 
@@ -9,66 +9,69 @@ from typing import Any
 
 import numpy as np
 
-from cael.experiments.beyond import cells, sweeps
+from cael.experiments.beyond import DEFAULT, cells, sweeps
+from cael.experiments.publish import published
 
 COLUMNS = (
-    "CAEL", "Auto", "SNIPS", "SNDR", "DR", "DM", "BoostedDM", "MIPS", "IPS", "LoggedMean", "CAELMIPS", "AELMIPS",
+    "CAEL", "Auto", "SNIPS", "SNDR", "DR", "DM", "BoostedDM", "NetworkDM", "MIPS", "IPS", "LoggedMean", "CAELMIPS",
+    "AELMIPS",
 )  # fmt: skip
 OTHERS = tuple(name for name in COLUMNS if name not in ("CAEL", "Auto", "LoggedMean"))
 
 
-def publish(files: Sequence[Path], folder: Path) -> None:
-    """Summarise the rows of `files` into beyond.json, and render it."""
-    rows = [row for file in files for row in json.loads(file.read_text())]
-    found = {}
-    for name, (world, n) in cells().items():
-        truth = float(world.value(world.target))
-        some = [row for row in rows if row["cell"] == name]
-        lines = {each: _line([row for row in some if row["estimator"] == each], truth) for each in COLUMNS}
-        kept = {each: line for each, line in lines.items() if line}
-        if kept:
-            found[name] = {"truth": truth, "rows": n, "actions": world.n_actions, "estimators": kept}
-    (folder / "beyond.json").write_text(json.dumps(found, indent=1, allow_nan=False) + "\n")
-    page(folder)
+def page(folder: Path) -> None:
+    """Write beyond.inc (errors), beyond_intervals.inc (coverage) and beyond_summary.inc (sentences) into `folder`."""
+    for name, text in rendered(folder).items():
+        (folder / f"{name}.inc").write_text(text)
+
+
+def rendered(folder: Path) -> dict[str, str]:
+    """The texts of the pages by name."""
+    found = gathered(folder)
+    return {"beyond": _errors(found), "beyond_intervals": _intervals(found), "beyond_summary": _summary(found)}
+
+
+def gathered(folder: Path) -> dict[str, dict[str, dict[str, Any]]]:
+    """Cell -> estimator -> its line, of what is published in `folder`."""
+    tables = {name: entry[0] for name in {name for name, _ in cells().values()} if (entry := published(folder, name))}
+    path = folder / "boosted.json"
+    boosted = json.loads(path.read_text()) if path.exists() else []
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for name, (experiment, cell) in cells().items():
+        if experiment not in tables or cell.at not in tables[experiment].truths:
+            continue
+        rows = {each: of for (at, each), of in tables[experiment].rows.items() if at == cell.at}
+        rows["BoostedDM"] = [row for row in boosted if row["cell"] == name]
+        lines = {each: _line(rows.get(each, []), tables[experiment].truths[cell.at]) for each in COLUMNS}
+        found[name] = {each: line for each, line in lines.items() if line}
+    return found
 
 
 def _line(rows: list[dict[str, Any]], truth: float) -> dict[str, Any]:
-    rows = list({row["seed"]: row for row in rows}.values())
     known = [row for row in rows if "value" in row]
     if not known:
         return {}
     errors = np.array([row["value"] - truth for row in known])
     line: dict[str, Any] = {
-        "trials": len(known),
-        "failed": len(rows) - len(known),
-        "bias": float(errors.mean()),
         "mse": float((errors**2).mean()),
         "mse_error": float((errors**2).std(ddof=1) / np.sqrt(len(known))),
-        "coverage": float(np.mean([row["low"] <= truth <= row["high"] for row in known])),
+        "runs": len(known),
     }
-    if known[0]["aware_low"] is not None and rows[0]["estimator"] in ("CAEL", "Auto"):
-        line["aware_coverage"] = float(np.mean([row["aware_low"] <= truth <= row["aware_high"] for row in known]))
-        line["aware_width"] = float(np.median([row["aware_high"] - row["aware_low"] for row in known]))
-        line["width"] = float(np.median([row["high"] - row["low"] for row in known]))
+    if "normal_low" in known[0]:
+        line["coverage"] = float(np.mean([row["normal_low"] <= truth <= row["normal_high"] for row in known]))
+        line["width"] = float(np.median([row["normal_high"] - row["normal_low"] for row in known]))
+        line["aware_coverage"] = float(np.mean([row["low"] <= truth <= row["high"] for row in known]))
+        line["aware_width"] = float(np.median([row["high"] - row["low"] for row in known]))
         z = [abs(row["mean_weight_z"]) for row in known if row["mean_weight_z"] is not None]
         line["largest_mean_weight_z"] = max(z, default=0.0)
     return line
 
 
-def page(folder: Path) -> None:
-    """Render beyond.json as beyond.inc (errors), beyond_intervals.inc (coverage) and beyond_summary.inc (sentences)."""
-    found = json.loads((folder / "beyond.json").read_text())
-    (folder / "beyond.inc").write_text(_errors(found))
-    (folder / "beyond_intervals.inc").write_text(_intervals(found))
-    (folder / "beyond_summary.inc").write_text(_summary(found))
-
-
 def _errors(found: dict[str, Any]) -> str:
-    shown = [name for name in COLUMNS if any(name in cell["estimators"] for cell in found.values())]
+    shown = [name for name in COLUMNS if any(name in lines for lines in found.values())]
     head = "| problem | " + " | ".join(shown) + " |\n|---|" + "---:|" * len(shown) + "\n"
     body = ""
-    for name, cell in found.items():
-        lines = cell["estimators"]
+    for name, lines in found.items():
         best = min(line["mse"] for each, line in lines.items() if each != "LoggedMean")
         body += f"| {name} | " + " | ".join(_cell(lines.get(each), best) for each in shown) + " |\n"
     return head + body
@@ -84,8 +87,8 @@ def _cell(line: dict[str, Any] | None, best: float) -> str:
 def _intervals(found: dict[str, Any]) -> str:
     head = "| problem | CAEL, bias-aware | its width | CAEL, normal | its width | Auto, bias-aware | mean weight, z |\n"
     body = ""
-    for name, cell in found.items():
-        one, two = cell["estimators"].get("CAEL"), cell["estimators"].get("Auto")
+    for name, lines in found.items():
+        one, two = lines.get("CAEL"), lines.get("Auto")
         if one and two:
             body += (
                 f"| {name} | {one['aware_coverage']:.0%} | {one['aware_width']:.2g} | {one['coverage']:.0%} | "
@@ -96,14 +99,14 @@ def _intervals(found: dict[str, Any]) -> str:
 
 def _summary(found: dict[str, Any]) -> str:
     """What the tables say about each aim, counted from the same numbers."""
-    swept = {name: found[name]["estimators"] for name in sweeps() if name in found}
-    apart = {name: cell["estimators"] for name, cell in found.items() if name not in swept}
+    swept = {name: found[name] for name in sweeps() if name in found}
+    apart = {name: lines for name, lines in found.items() if name not in swept}
     said = [*_default(swept), *_sweeps(swept), *_other_worlds(apart), _coverage([*swept.values(), *apart.values()])]
     return "".join(f"- {each}\n" for each in said)
 
 
 def _default(swept: dict[str, Any]) -> list[str]:
-    default = swept["n = 1000, k = 500"]
+    default = swept[DEFAULT]
     others = {each: default[each]["mse"] for each in OTHERS if each in default}
     nearest, mine = min(others, key=lambda each: others[each]), default["CAEL"]
     return [

@@ -11,7 +11,7 @@ from typing import Any
 from cael.experiments.spec import Spec
 from cael.experiments.summary import Table
 
-NUMBERS = ("value", "low", "high", "mean_weight")
+NUMBERS = ("value", "low", "high", "normal_low", "normal_high", "mean_weight", "mean_weight_z")
 HEAD = ("at", "estimator", "seed", "truth", *NUMBERS, "seconds", "megabytes", "error")
 
 
@@ -34,10 +34,12 @@ def read(spec: Spec, path: Path) -> list[dict[str, Any]]:
     rows = []
     for told in csv.DictReader(io.StringIO(gzip.decompress(path.read_bytes()).decode())):
         cell = cells[told["at"]]
-        numbers = {name: float(told[name]) for name in NUMBERS if told[name]}
+        numbers: dict[str, float | None] = {name: float(told[name]) for name in NUMBERS if told.get(name)}
+        if "value" in numbers:
+            numbers = {"mean_weight": None, "mean_weight_z": None, **numbers}
         row: dict[str, Any] = {
             "world": cell.world, "n": cell.n, "estimator": told["estimator"], "seed": int(told["seed"]),
-            "truth": float(told["truth"]), **({"mean_weight": None} | numbers if "value" in numbers else {}),
+            "truth": float(told["truth"]), **numbers,
             "cost": {name: float(told[name]) if told[name] else None for name in ("seconds", "megabytes")},
         }  # fmt: skip
         rows.append({**row, "error": told["error"]} if told["error"] else row)

@@ -71,6 +71,7 @@ MORE: dict[str, Factory] = {
     "SubGaussianIPS": _plain(cael.SubGaussianIPS),
     "SubGaussianDR": _plain(cael.SubGaussianDR),
     "BaselineIPS": _plain(cael.BaselineIPS),
+    "BoostedDM": lambda device, quick: cael.DM(cael.Boosting()),
 }
 """Estimators that a spec can name and that are not in the full panel."""
 

@@ -24,7 +24,7 @@ from cael.experiments.manifest import write_manifest
 from cael.experiments.reporter import Reporter
 from cael.experiments.spec import Cell, Spec, load
 
-TOGETHER = 100
+TOGETHER = 50
 """Trials that are trained at once on a GPU."""
 TOGETHER_NUMBERS = 1.2e8
 """Fewer are trained at once where trials x rows x actions would be more than this."""
@@ -145,13 +145,16 @@ def _replace(path: Path, text: str) -> None:
 
 
 def results(tasks: list[trial.Task], where: Where) -> Iterator[list[dict[str, Any]]]:
-    """The rows of each task as it ends, in any order; on this machine, those of a GPU first and in this process."""
+    """The rows of each task as it ends, in any order. Blocks of trials that a GPU trains go first: they take longest.
+
+    Several processes share the GPU: while one trains, others work on the CPU with what was trained.
+    """
     from joblib import Parallel, delayed
 
-    if where.dask is None:
-        alone = [task for task in tasks if where.jobs == 1 or task.device != "cpu"]
-        yield from (trial.run(task) for task in alone)
-        tasks = [task for task in tasks if where.jobs != 1 and task.device == "cpu"]
+    tasks = sorted(tasks, key=lambda task: task.device == "cpu")
+    if where.dask is None and where.jobs == 1:
+        yield from (trial.run(task) for task in tasks)
+        return
     if not tasks:
         return
     calls = [delayed(trial.run)(task) for task in tasks]

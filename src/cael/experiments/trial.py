@@ -22,7 +22,7 @@ from cael.experiments import registry
 from cael.experiments.sources import truth_of
 from cael.problem import Problem
 
-FORMAT = 1
+FORMAT = 2
 """Goes into every key: raise it when a change of the code makes old rows wrong."""
 
 
@@ -123,13 +123,16 @@ def _row(
     }  # fmt: skip
     if isinstance(found, CaelError):
         return {**row, "error": f"{type(found).__name__}: {found}", "cost": cost}
-    interval, facts = trusted(found, 0.95), found.diagnostics
+    interval, normal, facts = trusted(found, 0.95), found.interval(), found.diagnostics
     numbers = {
         "value": found.value,
         "stderr": found.stderr,
         "low": interval.low,
         "high": interval.high,
+        "normal_low": normal.low,
+        "normal_high": normal.high,
         "mean_weight": facts.mean_weight,
+        "mean_weight_z": facts.mean_weight_z,
         "effective_sample_size": facts.effective_sample_size,
     }
     return {**row, **numbers, "cost": cost}

@@ -1,0 +1,45 @@
+"""A step of training as a CUDA graph: where steps are small, a GPU's time is the number of launches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import final
+
+import torch
+from torch import Tensor
+
+
+@final
+class Replayed:
+    """A function of tensors that changes others in place, captured at its first call and replayed from then on.
+
+    state: every tensor that the function changes; the trial call before the capture is undone there.
+    """
+
+    def __init__(self, function: Callable[..., None], state: Sequence[Tensor]) -> None:
+        self.function, self.state = function, state
+        self.given: list[Tensor] = []
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self, *given: Tensor) -> None:
+        if self.graph is None:
+            self.given = [each.clone() for each in given]
+            self.graph = self._captured()
+        for mine, new in zip(self.given, given, strict=True):
+            mine.copy_(new)
+        self.graph.replay()
+
+    def _captured(self) -> torch.cuda.CUDAGraph:
+        before = [each.detach().clone() for each in self.state]
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):  # what is allocated once per process must not be captured
+            self.function(*self.given)
+        torch.cuda.current_stream().wait_stream(aside)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self.function(*self.given)
+        with torch.no_grad():
+            for mine, old in zip(self.state, before, strict=True):
+                mine.copy_(old)
+        return graph
