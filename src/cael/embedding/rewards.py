@@ -153,14 +153,18 @@ def sparse_rewards(
         """(rounds, logs, penalties) mean held-out loss."""
         return np.stack([each.held_out.reshape(shape).mean(axis=2) for each in rounds])
 
-    def done(rounds: list[sparse.Round]) -> bool:
-        best_at = judged(rounds).min(axis=2).argmin(axis=0)
-        return bool((len(rounds) - 1 - best_at >= settings.patience).all())
+    def enough(rounds: list[sparse.Round]) -> list[int]:
+        """Of each log, the rounds after which it has gone `patience` of them without a better one; 0: not yet."""
+        best = judged(rounds).min(axis=2)
+        behind = np.arange(len(best)) - np.stack([best[: i + 1].argmin(axis=0) for i in range(len(best))]).T
+        return [next((i + 1 for i, gone in enumerate(own) if gone >= settings.patience), 0) for own in behind]
 
-    rounds = sparse.grow(inputs, data, held_out, penalties, settings, trial_seeds, done)
+    rounds = sparse.grow(inputs, data, held_out, penalties, settings, trial_seeds, lambda some: all(enough(some)))
     losses = judged(rounds)
+    # Logs that are trained together go on until all have had enough; each chooses from the rounds it would have alone.
     found = [
-        _chosen(t, rounds, losses[:, t], inputs, splits[t], scalers[t], settings, each_log) for t in range(len(logs))
+        _chosen(t, rounds, losses[: stop or None, t], inputs, splits[t], scalers[t], settings, each_log)
+        for t, stop in enumerate(enough(rounds))
     ]
     found = [replace(each, rows=len(log)) for each, log in zip(found, logs, strict=True)]
     return [with_ridge(each, log, seed) for each, log, seed in zip(found, whole, seeds, strict=True)]
