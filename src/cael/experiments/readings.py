@@ -2,10 +2,11 @@
 
     python -m cael.experiments.readings table   --out docs/results/readings.json     (make readings)
     python -m cael.experiments.readings literal --out docs/results/literal.json
-    python -m cael.experiments.readings search  --out docs/results/search.json
+    python -m cael.experiments.readings search  --out docs/results/search.json [--jobs 8]
     python -m cael.experiments.readings page    --out docs/results
 
-All trials of a reading are trained at once. Seeds 0..trials-1 make the logs; trial t is trained with seed t.
+All trials of a reading are trained at once. Seeds 0..trials-1 make the logs; trial t is trained with seed t. Rows that
+the file has already are not made again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any, final
@@ -93,62 +94,100 @@ def restored(values: Floats, trials: int, first: int, change: str) -> Floats:
     return values * 10 if change == "tenth" else values
 
 
-def run(
-    name: str,
-    estimator: Any,
-    trials: int,
-    *,
-    first: int = 0,
-    change: str = "raw",
-    settings: dict[str, Any] | None = None,
-) -> Summary:
+@final
+@dataclass(frozen=True)
+class Job:
+    """A row of a table that is to be made: an estimator on logs of the seeds from `first` on."""
+
+    name: str
+    estimator: Any
+    trials: int
+    first: int = 0
+    change: str = "raw"
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+def run(job: Job) -> Summary:
     """One row of a table."""
-    given, truth = problems(trials, first, change)
+    given, truth = problems(job.trials, job.first, job.change)
     start = time.perf_counter()
-    if hasattr(estimator, "solve_many"):
-        found = estimator.solve_many(given, list(range(first, first + trials)))
+    if hasattr(job.estimator, "solve_many"):
+        found = job.estimator.solve_many(given, list(range(job.first, job.first + job.trials)))
     else:
-        found = [estimator.solve(problem) for problem in given]
+        found = [job.estimator.solve(problem) for problem in given]
     seconds = time.perf_counter() - start
-    values = restored(np.array([each.value for each in found]), trials, first, change)
+    values = restored(np.array([each.value for each in found]), job.trials, job.first, job.change)
     weights = [each.diagnostics.mean_weight for each in found]
     mean_weights = None if any(weight is None for weight in weights) else np.array(weights, dtype=float)
-    summary = summarise(name, settings or {}, values, mean_weights, truth, seconds)
-    print(
-        f"{name:60s} bias {summary.bias:+.3f}  var {summary.variance:.3f}  mse {summary.mse:.3f} "
-        f"± {summary.mse_error:.3f}"
-        f"  weight {summary.mean_weight or float('nan'):.2f}  {seconds:.1f} s",
-        file=sys.stderr, flush=True,
-    )  # fmt: skip
-    return summary
+    return summarise(job.name, job.settings, values, mean_weights, truth, seconds)
 
 
-def baselines(trials: int, device: str) -> Iterator[Summary]:
+@final
+@dataclass
+class Runner:
+    """Makes rows, several at once, and keeps them in a file that a later run goes on from."""
+
+    out: Path
+    jobs: int = 1
+    rows: list[Summary] = field(default_factory=list)
+
+    def __call__(self, wanted: Sequence[Job]) -> list[Summary]:
+        """The rows of some jobs, in their order."""
+        from joblib import Parallel, delayed
+
+        have = {(row.name, row.trials): row for row in self._before()}
+        todo = [job for job in wanted if (job.name, job.trials) not in have]
+        made = Parallel(n_jobs=self.jobs, return_as="generator")(delayed(run)(job) for job in todo)
+        found = []
+        for job in wanted:
+            row = have.get((job.name, job.trials)) or next(made)
+            print(f"{row.name:60s} mse {row.mse:.3f} ± {row.mse_error:.3f}  {row.seconds:.1f} s", file=sys.stderr)
+            found.append(row)
+            self.keep([row])
+        return found
+
+    def _before(self) -> list[Summary]:
+        return [Summary(**row) for row in json.loads(self.out.read_text())] if self.out.exists() else []
+
+    def keep(self, rows: Sequence[Summary]) -> None:
+        """Write all rows so far; what the file had before and nobody has asked for yet stays behind them."""
+        self.rows += rows
+        names = {(row.name, row.trials) for row in self.rows}
+        others = [row for row in self._before() if (row.name, row.trials) not in names]
+        self.out.parent.mkdir(parents=True, exist_ok=True)
+        self.out.write_text(json.dumps([asdict(row) for row in [*self.rows, *others]], indent=1) + "\n")
+
+
+def baselines(trials: int, device: str) -> list[Job]:
     """What the paper compares with, and what it does not."""
     training = cael.Training(device=device)
-    panel: list[tuple[str, Any]] = [
-        ("LoggedMean", cael.LoggedMean()),
-        ("IPS", cael.IPS()),
-        ("SNIPS", cael.SNIPS()),
-        ("NetworkDM", cael.NetworkDM(cael.NetworkOutcome(training=training))),
-        ("AELMIPS, repository settings", cael.AELMIPS(device=device)),
-        ("AELMIPS, trained", cael.AELMIPS("trained", device=device)),
-        ("CAELMIPS, preset paper", cael.CAELMIPS(training=training)),
-    ]
-    for name, estimator in panel:
-        yield run(name, estimator, trials)
+    panel: dict[str, Any] = {
+        "LoggedMean": cael.LoggedMean(),
+        "IPS": cael.IPS(),
+        "SNIPS": cael.SNIPS(),
+        "NetworkDM": cael.NetworkDM(cael.NetworkOutcome(training=training)),
+        "AELMIPS, repository settings": cael.AELMIPS(device=device),
+        "AELMIPS, trained": cael.AELMIPS("trained", device=device),
+        "CAELMIPS, preset paper": cael.CAELMIPS(training=training),
+    }
+    return [Job(name, estimator, trials) for name, estimator in panel.items()]
 
 
-def table(trials: int, device: str) -> Iterator[Summary]:
+def reward_only(name: str, trials: int, device: str, first: int = 0) -> Job:
+    told = {"alpha": 0.0, "beta": 0.0}
+    estimator = cael.CAELMIPS(objective=objective("paper", **told), training=cael.Training(device=device))
+    return Job(name, estimator, trials, first, settings=told)
+
+
+def table(trials: int, device: str) -> list[Job]:
     """Every reading: posterior gradient x r_hat gradient x features x n."""
-    yield from baselines(trials, device)
     training = cael.Training(device=device)
-    alone = cael.CAELMIPS(objective=objective("paper", alpha=0.0, beta=0.0), training=training)
-    yield run("reward loss only (alpha = beta = 0)", alone, trials, settings={"alpha": 0.0, "beta": 0.0})
+    jobs = [*baselines(trials, device), reward_only("reward loss only (alpha = beta = 0)", trials, device)]
     for through, inside, features, n in product((False, True), (True, False), ("e", "xe"), ("dataset", "batch")):
         changes = {"posterior_gradient": through, "reward_gradient": inside, "features": features, "variance_n": n}
         reading = cael.CAELMIPS(objective=objective("paper", **changes), training=training)
-        yield run(" ".join(f"{k}={v}" for k, v in changes.items()), reading, trials, settings=changes)
+        jobs.append(Job(" ".join(f"{k}={v}" for k, v in changes.items()), reading, trials, settings=changes))
+    return jobs
 
 
 def literal(trials: int) -> Iterator[Summary]:
@@ -167,9 +206,6 @@ def literal(trials: int) -> Iterator[Summary]:
 
 
 def _one(estimator: Any, seed: int) -> tuple[float, float]:
-    import torch
-
-    torch.set_num_threads(1)
     found = estimator.solve_many(problems(1, seed)[0], [seed])[0]
     return found.value, found.diagnostics.mean_weight
 
@@ -192,7 +228,7 @@ AGAIN = 2000
 """The first seed of the logs on which the best are run again."""
 
 
-def search(trials: int, device: str, count: int) -> Iterator[Summary]:
+def search(trials: int, device: str, count: int, make: Callable[[Sequence[Job]], list[Summary]]) -> None:
     """Random search for a setting in which the gradient through the posterior helps.
 
     Every setting is tried on a few logs, the better fifth on others, and the best three again on `trials` new logs;
@@ -201,20 +237,20 @@ def search(trials: int, device: str, count: int) -> Iterator[Summary]:
     rng = np.random.default_rng(0)
     drawn = [{name: values[int(rng.integers(len(values)))] for name, values in GRID.items()} for _ in range(count)]
     for stage, (few, first) in enumerate(STAGES, start=1):
-        rows = [search_row(each, few, first, device, f"stage {stage}: ") for each in drawn]
-        yield from rows
+        rows = make([search_job(each, few, first, device, f"stage {stage}: ") for each in drawn])
         kept = sorted(range(len(rows)), key=lambda i: rows[i].mse)[: max(3, count // 5)]
         drawn = [drawn[i] for i in kept]
-    for each in drawn[:3]:
-        yield search_row(each, trials, AGAIN, device, "again: ")
-        yield search_row({**each, "posterior_gradient": False}, trials, AGAIN, device, "constant: ")
-    training = cael.Training(device=device)
-    yield run("again: preset paper", cael.CAELMIPS(training=training), trials, first=AGAIN)
-    alone = cael.CAELMIPS(objective=objective("paper", alpha=0.0, beta=0.0), training=training)
-    yield run("again: reward loss only", alone, trials, first=AGAIN)
+    twins = [(each, {**each, "posterior_gradient": False}) for each in drawn[:3]]
+    again = [
+        search_job(told, trials, AGAIN, device, prefix)
+        for pair in twins for told, prefix in zip(pair, ("again: ", "constant: "), strict=True)
+    ]  # fmt: skip
+    preset = cael.CAELMIPS(training=cael.Training(device=device))
+    again.append(Job("again: preset paper", preset, trials, AGAIN))
+    make([*again, reward_only("again: reward loss only", trials, device, AGAIN)])
 
 
-def search_row(drawn: dict[str, Any], trials: int, first: int, device: str, prefix: str) -> Summary:
+def search_job(drawn: dict[str, Any], trials: int, first: int, device: str, prefix: str) -> Job:
     kept = {k: v for k, v in drawn.items() if k not in ("learning_rate", "iterations", "change")}
     estimator = cael.CAELMIPS(
         objective=objective("through", **kept),
@@ -223,7 +259,7 @@ def search_row(drawn: dict[str, Any], trials: int, first: int, device: str, pref
         ),
     )
     name = prefix + " ".join(f"{k}={v}" for k, v in drawn.items())
-    return run(name, estimator, trials, first=first, change=str(drawn["change"]), settings=drawn)
+    return Job(name, estimator, trials, first, str(drawn["change"]), drawn)
 
 
 def markdown(rows: Sequence[dict[str, Any]], names: Callable[[dict[str, Any]], str]) -> str:
@@ -284,21 +320,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--trials", type=int, default=30)
     parser.add_argument("--count", type=int, default=60, help="settings that the search draws")
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--jobs", type=int, default=1, help="rows that are made at once")
     told = parser.parse_args(arguments)
+    make = Runner(told.out, told.jobs)
     if told.what == "page":
         page(told.out)
-        return
-    if told.what == "table":
-        made = table(told.trials, told.device)
+    elif told.what == "table":
+        make(table(told.trials, told.device))
     elif told.what == "literal":
-        made = literal(told.trials)
+        for row in literal(told.trials):
+            make.keep([row])
     else:
-        made = search(told.trials, told.device, told.count)
-    told.out.parent.mkdir(parents=True, exist_ok=True)
-    rows: list[dict[str, Any]] = []
-    for row in made:  # written after each row, so that a run that is stopped leaves what it had
-        rows.append(asdict(row))
-        told.out.write_text(json.dumps(rows, indent=1) + "\n")
+        search(told.trials, told.device, told.count, make)
 
 
 if __name__ == "__main__":
