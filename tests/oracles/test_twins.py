@@ -80,10 +80,12 @@ def test_cluster_standard_error(seed, size):
     assert found.stderr == pytest.approx(twins.cluster_stderr(found.contributions, clusters))
 
 
-@given(seeds, st.sampled_from(["onehot", "features", "both"]), st.floats(0.01, 100))
-def test_ridge_from_sums_is_ridge_from_the_design_matrix(seed, actions, alpha):
+@given(seeds, st.sampled_from(["onehot", "features", "both"]), st.floats(0.01, 100), st.sampled_from([2, 9, 40]))
+def test_ridge_from_sums_is_ridge_from_the_design_matrix(seed, actions, alpha, features):
+    """Also with more features than actions, of which two have the same."""
     log, pi, mu, _, _ = problem(seed, n=60)
-    phi = np.random.default_rng(seed).normal(5.0, 2.0, (log.n_actions, 2))
+    phi = np.random.default_rng(seed).normal(5.0, 2.0, (log.n_actions, features))
+    phi[1] = phi[0]
     log = cael.LoggedData(log.contexts * 3 + 100, log.actions, log.rewards + 50, logging=mu, action_features=phi)
     table = phi if actions != "onehot" else np.empty((log.n_actions, 0))
     for folds in (0, 3):

@@ -17,6 +17,8 @@ ALPHAS, ONEHOT_ALPHAS = (1e5, 1e4, 1e3, 1e2, 1e1, 1e0), (1e4, 1e2, 1e1, 1e0)
 """Penalties that "auto" chooses from, the strongest first: of two equal losses the stronger penalty wins."""
 MANY = 300
 """With more contexts and features than this, when one solve takes milliseconds, every other penalty is left out."""
+SINGULAR = 1e-11
+"""Of the mean diagonal: what is added to a matrix of products that may be singular."""
 FOLDS = 5
 """Folds of the choice where the caller has none of its own."""
 
@@ -236,13 +238,14 @@ def _sums(log: LoggedData, fold: Ints, n_folds: int) -> list[Sums]:
 @final
 @dataclass(frozen=True)
 class System:
-    """The normal equations of one training set, dense columns [1, x, phi(a)] standardised by mean and scale.
+    """The normal equations of one training set, dense columns [1, x, z(a)] standardised by mean and scale.
 
-    gram: (p, p). by_action: (k, p). moment: (p,). inverse: (k,) of the one-hot block, once that is eliminated.
+    z: (k, f) the features, standardised or in fewer coordinates. gram: (p, p). by_action: (k, p). moment: (p,).
+    inverse: (k,) of the one-hot block, once that is eliminated.
     """
 
     sums: Sums
-    phi: Floats
+    z: Floats
     onehot: bool
     mean: Floats
     scale: Floats
@@ -253,18 +256,20 @@ class System:
 
     @staticmethod
     def of(sums: Sums, phi: Floats, onehot: bool) -> System:
-        gram, by_action, moment = _normal_equations(sums, phi)
-        n = gram[0, 0]
+        n = sums.counts.sum()
         if n < 1:
             raise InputError("Ridge: a fold leaves no rows to train on; use fewer folds.")
-        mean = gram[0] / n
-        scale = np.sqrt(np.clip(np.diag(gram) / n - mean**2, 0.0, None))
-        scale[scale <= 1e-12 * np.maximum(1.0, np.abs(mean))] = 1.0
+        z = _coordinates(_standardised(phi, sums.counts / n), sums.counts)
+        gram, by_action, moment = _normal_equations(sums, z)
+        mean, scale = gram[0] / n, np.ones(len(gram))
+        d = slice(1, 1 + len(sums.xr))
+        scale[d] = _scale(np.diag(gram)[d] / n - mean[d] ** 2, mean[d])
         mean[0] = 0.0  # the constant stays as it is
+        mean[d.stop :] = 0.0  # the features have mean 0
         centred = gram - n * np.outer(mean, mean)
         centred[0], centred[:, 0] = n * np.eye(len(mean))[0], n * np.eye(len(mean))[0]
         return System(
-            sums, phi, onehot, mean, scale, centred / np.outer(scale, scale),
+            sums, z, onehot, mean, scale, centred / np.outer(scale, scale),
             (by_action - np.outer(sums.counts, mean)) / scale, (moment - mean * moment[0]) / scale,
         )  # fmt: skip
 
@@ -285,11 +290,45 @@ class System:
         sums, d = self.sums, len(self.sums.xr)
         raw = beta / self.scale
         raw[0] -= float(self.mean @ raw)
-        effect = self.phi @ raw[1 + d :]
+        effect = self.z @ raw[1 + d :]
         if self.inverse is not None:
             effect += (sums.r_by_action - self.by_action @ beta) * self.inverse
         slope = raw[1 : 1 + d]
         return AdditiveOutcome(float(raw[0]) + sums.r_shift - float(sums.x_shift @ slope), slope, effect)
+
+
+def _scale(variance: Floats, mean: Floats) -> Floats:
+    """Standard deviations; 1 where there is no variation but rounding."""
+    scale = np.sqrt(np.clip(variance, 0.0, None))
+    scale[scale <= 1e-12 * np.maximum(1.0, np.abs(mean))] = 1.0
+    return scale
+
+
+def _standardised(phi: Floats, shares: Floats) -> Floats:
+    """Features (k, F) at mean 0 and variance 1 over the rows, of which each action has its share (k,)."""
+    mean = shares @ phi
+    centred = phi - mean
+    return centred / _scale(np.einsum("i,ij,ij->j", shares, centred, centred), mean)
+
+
+def _coordinates(z: Floats, counts: Floats) -> Floats:
+    """Features (k, f) with f at most the number m of actions that occur, which give the same model as z (k, F).
+
+    The coefficients lie in the space that the rows of those actions span. With G = P P' = L L' for these rows P, the
+    lower triangle L has their coordinates in an orthonormal basis of it: m numbers each in place of F.
+    """
+    seen = counts > 0
+    m = int(seen.sum())
+    if z.shape[1] <= m:
+        return z
+    p = z[seen]
+    gram = p @ p.T
+    gram.flat[:: m + 1] += SINGULAR * max(float(np.trace(gram)), 1.0) / m  # actions that have the same features
+    lower = np.linalg.cholesky(gram)
+    found = np.empty((len(z), m))
+    found[seen] = lower
+    found[~seen] = np.linalg.solve(lower, p @ z[~seen].T).T
+    return found
 
 
 def _normal_equations(sums: Sums, phi: Floats) -> tuple[Floats, Floats, Floats]:
