@@ -93,10 +93,9 @@ class _Likelihood:
         second = sum(z.T @ z for part, _ in parts for z in (self._centred(part),)) / self.n
         values, vectors = np.linalg.eigh(second)
         # For two classes scikit-learn has one logit and penalises that: half of the squares of our two.
-        strength = (2 if c == 2 and not offset else 1) / (C * self.n)
+        self.strength = (2 if c == 2 and not offset else 1) / (C * self.n)
         # The curvature at a uniform posterior, values / c + strength, becomes 1 / c, as it is for the intercept.
-        self.A = vectors / np.sqrt(np.maximum(values, 0.0) + c * strength)
-        self.penalty = self.A.T @ self.A * strength
+        self.A = vectors / np.sqrt(np.maximum(values, 0.0) + c * self.strength)
         sums = np.zeros(self.shape)
         for part, _ in parts:
             sums += _class_sums(self._centred(part), label[part], c)
@@ -121,10 +120,10 @@ class _Likelihood:
         weights = self.A @ table[:-1]
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             found = list(pool.map(lambda group: self._group(group, weights, table[-1]), self.groups))
-        gradient = self._white(np.sum([each[1] for each in found], axis=0)) / self.n - self.observed
-        pull = self.penalty @ table[:-1]
-        gradient[:-1] += pull
-        return sum(each[0] for each in found) / self.n + 0.5 * float((pull * table[:-1]).sum()), gradient.ravel()
+        expected = np.sum([each[1] for each in found], axis=0) / self.n
+        expected[:-1] += self.strength * weights
+        penalty = 0.5 * self.strength * float(np.vdot(weights, weights))
+        return sum(each[0] for each in found) / self.n + penalty, (self._white(expected) - self.observed).ravel()
 
     def _group(self, group: list[tuple[slice, Batch]], weights: Floats, intercept: Floats) -> tuple[float, Floats]:
         """Minus the log-likelihood, and the expected class sums (p + 1, c), of some blocks of rows."""
