@@ -118,11 +118,12 @@ def _section(table: Table, lines: list[Line], manifest: dict[str, Any]) -> Itera
     yield ""
     if spec.note:
         yield f"{spec.note} "
+    devices = " and ".join(dict.fromkeys(each["device"] for each in manifest["sessions"]))
     versions = ", ".join(f"{name} {number}" for name, number in session["versions"].items() if number)
     commit = f" at commit {session['git'][:12]}" if session["git"] else ""
     yield (
         f"{spec.runs} runs per problem. `cael reproduce {spec.name}`, finished {session['finished'][:10]} on "
-        f"{session['device']}{commit}; {versions}."
+        f"{devices}{commit}; {versions}."
     )
     for panel, names in spec.panels.items():
         stem = "figure" if panel == "paper" else f"figure-{panel}"
