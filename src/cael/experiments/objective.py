@@ -1,6 +1,6 @@
 """Does a loss that minimises the mean squared error make the embedding better? The paper's claim, with exact weights.
 
-    python -m cael.experiments.objective --out FILE [--trials 30] [--device cuda] [--worlds paper independent dense]
+    python -m cael.experiments.objective --out FILE [--trials 30] [--device cuda] [--jobs 6] [--worlds paper dense]
 
 f is CAEL's: the cross-fitted prediction of a sparse network. A separate head on f, m codes with learned places and
 widths that move with the context, is trained on
@@ -8,14 +8,15 @@ widths that move with the context, is trained on
     (1/n) mean_i sum_a mu W^2 sigma^2 + delta^2 (mean_i D_i)^2,
 
 the variance with known second moments and the sharp bias bound, over all actions, so that no reward of the log enters
-but sigma^2 and delta^2. Both terms and their gradients are exact. Rows: the head before training, after training for
-several delta^2 (in units of CAEL's own prior for the residual signal), and CAEL itself.
+but sigma^2 and delta^2. Both terms and their gradients are exact. Rows: heads with few and with many codes before
+training, after training for several delta^2 (in units of CAEL's own prior for the residual signal), and CAEL itself.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,8 +32,11 @@ from cael.embedding.rewards import SparseRewards, blocks, sparse_rewards
 from cael.policy import probabilities
 from cael.problem import Problem
 
-CODES, STEPS, ROWS, RATE = 16, 300, 64, 0.03
-DELTAS = (0.1, 1.0, 10.0)
+STEPS, ROWS, RATE = 300, 64, 0.03
+CODES, DELTAS = (4, 16, 64), (0.01, 0.1, 1.0, 10.0)
+FIRST = 40_000
+"""The first seed of the logs."""
+WORLDS = ("paper", "independent", "dense", "deficient", "embedding-linear", "embedding-logistic")
 
 
 def head(f: Tensor, x: Tensor, p: dict[str, Tensor]) -> Tensor:
@@ -49,17 +53,17 @@ def smoothed(codes: Tensor, mu: Tensor, pi: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def trained(
-    f: Tensor, x: Tensor, mu: Tensor, pi: Tensor, noise: float, delta: float, seed: int, steps: int
+    f: Tensor, x: Tensor, mu: Tensor, pi: Tensor, noise: float, delta: float, seed: int, codes: int, steps: int
 ) -> dict[str, Tensor]:
     """The head after `steps` of Adam; 0 steps is where it starts: an even grid over f."""
     low, high = torch.quantile(
         f.flatten()[:: max(1, f.numel() // 100_000)], torch.tensor([0.005, 0.995], device=f.device)
     )
-    place = torch.linspace(0, 1, CODES, device=f.device) * (high - low) + low
+    place = torch.linspace(0, 1, codes, device=f.device) * (high - low) + low
     p = {
         "place": place,
-        "move": torch.zeros(x.shape[1], CODES, device=f.device),
-        "width": torch.full((CODES,), float(torch.log((high - low) / CODES)), device=f.device),
+        "move": torch.zeros(x.shape[1], codes, device=f.device),
+        "width": torch.full((codes,), float(torch.log((high - low) / codes)), device=f.device),
     }
     p = {name: value.requires_grad_() for name, value in p.items()}
     optimiser = torch.optim.Adam(list(p.values()), lr=RATE * float(high - low))
@@ -94,10 +98,14 @@ def one_log(
         return torch.as_tensor(values, dtype=torch.float32, device=device)
 
     f_, x, mu_, pi_ = tensor(f), tensor(_scaled(log.contexts)), tensor(mu), tensor(pi)
-    heads = [("head, not trained", 0.0, 0), *((f"delta^2 = {each:g} S", each * prior, STEPS) for each in DELTAS)]
+    heads = [
+        (f"{codes} codes, {told}", codes, delta * prior, steps)
+        for codes in CODES
+        for told, delta, steps in [("not trained", 0.0, 0), *((f"delta^2 = {d:g} S", d, STEPS) for d in DELTAS)]
+    ]
     found = {}
-    for name, delta, steps in heads:
-        p = trained(f_, x, mu_, pi_, noise, delta, seed, steps)
+    for name, codes, delta, steps in heads:
+        p = trained(f_, x, mu_, pi_, noise, delta, seed, codes, steps)
         parts = []
         for at in range(0, len(log), ROWS):
             some = slice(at, at + ROWS)
@@ -114,31 +122,35 @@ def _scaled(x: np.ndarray) -> np.ndarray:
     return (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), 1e-12)
 
 
-def run(names: list[str], trials: int, device: str, first: int = 40_000) -> dict[str, Any]:
-    """Squared errors of each head in each world, with Monte Carlo standard errors of their means."""
-    suite, rows = cael.worlds.suite(), {}
-    for name in names:
-        world, n = suite[name]
-        n -= n % 5
-        truth = world.value(world.target)
-        logs = [world.sample(n, first + t) for t in range(trials)]
-        size = trials if device == "cuda" else 1
-        seeds = [first + t for t in range(trials)]
-        fitted = [
-            each
-            for at in range(0, trials, size)
-            for each in sparse_rewards(logs[at : at + size], cael.Growth(device=device), 5, seeds[at : at + size])
-        ]
-        found = [one_log(world, *each, torch.device(device)) for each in zip(logs, fitted, seeds, strict=True)]
-        errors = {key: (np.array([each[key] for each in found]) - truth) ** 2 for key in found[0]}
-        rows[name] = {
-            key: {"mse": float(each.mean()), "error": float(each.std(ddof=1) / np.sqrt(trials))}
-            for key, each in errors.items()
-        }
-        print(
-            name, {key: f"{value['mse']:.4g} +- {value['error']:.2g}" for key, value in rows[name].items()}, flush=True
-        )
-    return {"trials": trials, "first_seed": first, "codes": CODES, "steps": STEPS, "worlds": rows}
+def one_world(name: str, trials: int, device: str) -> dict[str, dict[str, float]]:
+    """Squared errors of each head in one world, with Monte Carlo standard errors of their means."""
+    world, n = cael.worlds.suite()[name]
+    seeds = [FIRST + t for t in range(trials)]
+    logs = [world.sample(n, seed) for seed in seeds]
+    size = trials if device == "cuda" else 1
+    fitted = [
+        each
+        for at in range(0, trials, size)
+        for each in sparse_rewards(logs[at : at + size], cael.Growth(device=device), 5, seeds[at : at + size])
+    ]
+    found = [one_log(world, *each, torch.device(device)) for each in zip(logs, fitted, seeds, strict=True)]
+    truth = world.value(world.target)
+    errors = {key: (np.array([each[key] for each in found]) - truth) ** 2 for key in found[0]}
+    rows = {
+        key: {"mse": float(each.mean()), "error": float(each.std(ddof=1) / np.sqrt(trials))}
+        for key, each in errors.items()
+    }
+    print(name, {key: f"{row['mse']:.4g} ± {row['error']:.2g}" for key, row in rows.items()}, flush=True)
+    return rows
+
+
+def run(names: Sequence[str], trials: int, device: str, jobs: int) -> dict[str, Any]:
+    """All worlds, several at once."""
+    from joblib import Parallel, delayed
+
+    rows = Parallel(n_jobs=jobs)(delayed(one_world)(name, trials, device) for name in names)
+    worlds = dict(zip(names, rows, strict=True))
+    return {"trials": trials, "first_seed": FIRST, "steps": STEPS, "worlds": worlds}
 
 
 def page(folder: Path) -> None:
@@ -160,9 +172,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--trials", type=int, default=30)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--worlds", nargs="+", default=["paper", "independent", "dense"])
+    parser.add_argument("--jobs", type=int, default=1, help="worlds at once")
+    parser.add_argument("--worlds", nargs="+", default=WORLDS)
     chosen = parser.parse_args()
-    found = run(chosen.worlds, chosen.trials, chosen.device)
+    found = run(chosen.worlds, chosen.trials, chosen.device, chosen.jobs)
     chosen.out.write_text(json.dumps(found, indent=1) + "\n")
 
 
