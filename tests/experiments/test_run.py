@@ -12,7 +12,8 @@ import pytest
 
 import cael
 from cael.experiments import registry, trial
-from cael.experiments.run import Where, execute, plan, read_rows, reproduce
+from cael.experiments.ledger import read_rows
+from cael.experiments.run import Where, execute, execute_all, plan, reproduce
 from cael.experiments.spec import load
 from cael.experiments.summary import lines_of, table_of
 from tests.experiments.conftest import without_cost, written
@@ -34,6 +35,20 @@ def test_one_worker_two_workers_and_a_dask_cluster_give_identical_rows(small, tm
     files = [(tmp_path / name / "trials.jsonl").read_text().splitlines() for name in ("one", "two", "dask")]
     first, *others = [[without_cost([json.loads(line)]) for line in lines] for lines in files]
     assert all(each == first for each in others)
+
+
+def test_what_two_experiments_share_is_run_once_and_has_its_name_in_each(small, tmp_path, monkeypatch):
+    other = tmp_path / "other.toml"
+    text = small.read_text().replace("[5, 10]", "[10, 15]").replace('["IPS", "SNIPS", "DM", "DR"]', '["IPS", "mine"]')
+    other.write_text(text + '[settings.mine]\nkind = "SNIPS"\n')
+    counted = []
+    monkeypatch.setattr(trial, "run", lambda task, real=trial.run: counted.append(task) or real(task))
+    wanted = [(load(str(each)), tmp_path / each.stem) for each in (small, other)]
+    found = {spec.name: without_cost(rows) for spec, rows in execute_all(wanted, Where(), quiet=True)}
+    assert len(counted) == 2 * 4 * 4 + 2 * 2 * 4 - 2 * 4
+    assert found["small"] == run(small, tmp_path / "alone")
+    assert {row["estimator"] for row in found["other"]} == {"IPS", "mine"}
+    assert found["other"] == run(other, tmp_path / "other alone")
 
 
 def test_killed_in_the_middle_it_resumes_to_the_same_rows(tmp_path):

@@ -53,6 +53,5 @@ def reproduce(
     if not names:
         raise InputError(f"name an experiment, or say --all or --quick; there are: {', '.join(NAMES)}.")
     where = Where(jobs or os.cpu_count() or 1, dask, device)
-    for name in names:
-        for outcome in run([name], out, where, runs=runs, quick=quick):
-            print(outcome.text(), end="\n\n", flush=True)
+    for outcome in run(names, out, where, runs=runs, quick=quick):
+        print(outcome.text(), end="\n\n", flush=True)

@@ -17,7 +17,8 @@ from typing import Any
 from cael.errors import InputError
 from cael.experiments import compact, figures
 from cael.experiments.claims import Verdict, judge, load_claims
-from cael.experiments.run import plan, read_rows
+from cael.experiments.ledger import read_rows
+from cael.experiments.run import plan
 from cael.experiments.spec import NAMES, Spec, load
 from cael.experiments.summary import Line, Table, lines_of, table_of, to_csv
 

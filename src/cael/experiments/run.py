@@ -7,12 +7,11 @@ The command `cael reproduce` does the same. A trial has a key made of its conten
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any, TypeAlias, final
 
 from cael.errors import InputError
 from cael.experiments import registry, trial
+from cael.experiments.ledger import Ledger
 from cael.experiments.manifest import write_manifest
 from cael.experiments.reporter import Reporter
 from cael.experiments.spec import Cell, Spec, load
@@ -85,30 +85,42 @@ def _many(spec: Spec) -> Iterator[Trials]:
 
 def execute(spec: Spec, out: Path, where: Where, *, quiet: bool = False) -> list[dict[str, Any]]:
     """Run what has no row yet; all rows of the spec, in the order of the plan, which is also that of the file."""
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / "trials.jsonl"
-    tasks = plan(spec, where.device)
-    check_machine(tasks)
-    keys = [task.keys for task in tasks]
-    rows = {key: row for key, row in read_rows(path).items() if "error" not in row}  # what failed is tried again
-    pending = [task for task, needed in zip(tasks, keys, strict=True) if not all(key in rows for key in needed)]
-    pending.sort(key=lambda task: task.seeds)  # run by run, so that the time left is right from early on
-    write_manifest(out, spec, where, finished=False)
-    total, left = (sum(len(task.keys) for task in some) for some in (tasks, pending))
-    reporter = Reporter(spec.name, total, total - left, quiet=quiet)
-    with path.open("a", encoding="utf-8") as file:
-        for found in results(pending, where):
-            fresh = [row for row in found if row["key"] not in rows]
-            rows.update({row["key"]: row for row in fresh})
-            file.write("".join(trial.canonical(row) + "\n" for row in fresh))
-            file.flush()
-            reporter.done(len(found))
+    return next(execute_all([(spec, out)], where, quiet=quiet))[1]
+
+
+def execute_all(
+    wanted: Sequence[tuple[Spec, Path]], where: Where, *, quiet: bool = False
+) -> Iterator[tuple[Spec, list[dict[str, Any]]]]:
+    """The trials of several specs together; each spec with its rows as soon as it has all of them.
+
+    A trial that several specs have is run once.
+    """
+    ledgers = [Ledger(spec, folder, plan(spec, where.device)) for spec, folder in wanted]
+    check_machine([task for ledger in ledgers for task in ledger.tasks])
+    for ledger in ledgers:
+        write_manifest(ledger.folder, ledger.spec, where, finished=False)
+    tasks = list({tuple(task.keys): task for ledger in ledgers for task in ledger.pending}.values())
+    tasks.sort(key=lambda task: task.seeds)  # run by run, so that the time left is right from early on
+    left = len({key for task in tasks for key in task.keys})
+    before = len({key for ledger in ledgers for key in ledger.names}) - left
+    name = ledgers[0].spec.name if len(ledgers) == 1 else f"{len(ledgers)} experiments"
+    reporter = Reporter(name, before + left, before, quiet=quiet)
+    yield from _closed(ledgers, where)
+    for found in results(tasks, where):
+        for ledger in ledgers:
+            ledger.add(found)
+        reporter.done(len(found))
+        yield from _closed(ledgers, where)
     reporter.close()
-    ordered = [rows[key] for task in plan(spec, "cpu") for key in task.keys]
-    others = [rows[key] for key in sorted(set(rows) - {key for needed in keys for key in needed})]
-    _replace(path, "".join(trial.canonical(row) + "\n" for row in [*ordered, *others]))
-    write_manifest(out, spec, where, finished=True)
-    return ordered
+
+
+def _closed(ledgers: Sequence[Ledger], where: Where) -> Iterator[tuple[Spec, list[dict[str, Any]]]]:
+    """Those that have all rows and were not told yet."""
+    for ledger in ledgers:
+        if not ledger.closed and not ledger.awaited:
+            rows = ledger.close([key for task in plan(ledger.spec, "cpu") for key in task.keys])
+            write_manifest(ledger.folder, ledger.spec, where, finished=True)
+            yield ledger.spec, rows
 
 
 def check_machine(tasks: list[trial.Task]) -> None:
@@ -122,28 +134,6 @@ def check_machine(tasks: list[trial.Task]) -> None:
         pick_device(learned[0].device)
 
 
-def read_rows(path: Path) -> dict[str, dict[str, Any]]:
-    """Rows by key. A line that was cut off in the middle by a kill is taken out of the file."""
-    if not path.exists():
-        return {}
-    data = path.read_bytes()
-    whole = data[: data.rfind(b"\n") + 1]
-    if len(whole) < len(data):
-        _replace(path, whole.decode())
-    try:
-        rows = [json.loads(line) for line in whole.splitlines()]
-        return {row["key"]: row for row in rows}
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} is no file of trials ({error}). Move it away, or choose another --out.") from error
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write the whole file or leave it as it was."""
-    part = path.with_suffix(".part")
-    part.write_text(text, "utf-8")
-    part.replace(path)
-
-
 def results(tasks: list[trial.Task], where: Where) -> Iterator[list[dict[str, Any]]]:
     """The rows of each task as it ends, in any order. Blocks of trials that a GPU trains go first: they take longest.
 
@@ -151,7 +141,7 @@ def results(tasks: list[trial.Task], where: Where) -> Iterator[list[dict[str, An
     """
     from joblib import Parallel, delayed
 
-    tasks = sorted(tasks, key=lambda task: task.device == "cpu")
+    tasks = sorted(tasks, key=lambda task: (task.device == "cpu", 0 if task.device == "cpu" else -task.size))
     if where.dask is None and where.jobs == 1:
         yield from (trial.run(task) for task in tasks)
         return
@@ -189,16 +179,13 @@ def _cluster(where: Where) -> Iterator[int]:
 
 def reproduce(
     names: Iterable[str], out: Path, where: Where, *, runs: int | None = None, quick: bool = False, quiet: bool = False
-) -> list[Any]:
-    """Each spec in turn: run, sum up, draw, judge. The outcomes, for printing; files are under out/NAME."""
+) -> Iterator[Any]:
+    """Run, sum up, draw, judge. The outcomes as they come, for printing; files are under out/NAME."""
     from cael.experiments.outcome import conclude
 
-    found = []
-    for name in names:
-        spec = load(name, quick=quick, runs=runs)
-        rows = execute(spec, out / spec.name, where, quiet=quiet)
-        found.append(conclude(spec, rows, out / spec.name))
-    return found
+    specs = [load(name, quick=quick, runs=runs) for name in names]
+    for spec, rows in execute_all([(spec, out / spec.name) for spec in specs], where, quiet=quiet):
+        yield conclude(spec, rows, out / spec.name)
 
 
 def main(arguments: list[str]) -> None:
@@ -229,9 +216,8 @@ def main(arguments: list[str]) -> None:
     quick = "--quick" in flags
     runs = int(options["--runs"]) if "--runs" in options else None
     try:
-        for name in names:
-            for each in reproduce([name], Path(options.get("--out", "results")), where, runs=runs, quick=quick):
-                print(each.text(), end="\n\n", flush=True)
+        for each in reproduce(names, Path(options.get("--out", "results")), where, runs=runs, quick=quick):
+            print(each.text(), end="\n\n", flush=True)
     except CaelError as error:
         sys.exit(f"error: {error}")
 

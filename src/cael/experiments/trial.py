@@ -50,6 +50,16 @@ class Task:
         return [key_of(world, self.n, settings, seed) for settings in every for world, seed in self.trials]
 
     @property
+    def names(self) -> list[str]:
+        """Of the estimators of the rows, in the order of their keys."""
+        return [name for name in (self.name, self.auto) if name for _ in self.trials]
+
+    @property
+    def size(self) -> int:
+        """About how much work it is, to begin with the largest."""
+        return self.n * sum(world.get("n_actions", 500) for world, _ in self.trials)
+
+    @property
     def seeds(self) -> list[int]:
         return [seed for _, seed in self.trials]
 

@@ -1,0 +1,68 @@
+"""The rows of one experiment: which are there, which are awaited. Every row is in the file as soon as it comes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, final
+
+from cael.errors import InputError
+from cael.experiments import trial
+from cael.experiments.spec import Spec
+
+
+@final
+class Ledger:
+    """Rows by key. tasks: all that the experiment wants. awaited: keys of tasks that are still to be run."""
+
+    def __init__(self, spec: Spec, folder: Path, tasks: list[trial.Task]) -> None:
+        self.spec, self.folder, self.tasks = spec, folder, tasks
+        self.path = folder / "trials.jsonl"
+        folder.mkdir(parents=True, exist_ok=True)
+        named = [(key, name) for task in tasks for key, name in zip(task.keys, task.names, strict=True)]
+        self.names = dict(named)
+        kept = read_rows(self.path).items()
+        self.rows = {key: row for key, row in kept if "error" not in row}  # what failed is tried again
+        self.pending = [task for task in tasks if not all(key in self.rows for key in task.keys)]
+        self.awaited = {key for task in self.pending for key in task.keys}
+        self.closed = False
+
+    def add(self, found: list[dict[str, Any]]) -> None:
+        """Write what is awaited here; another experiment may call the same estimator by another name."""
+        mine = [{**row, "estimator": self.names[row["key"]]} for row in found if row["key"] in self.awaited]
+        self.awaited -= {row["key"] for row in mine}
+        fresh = [row for row in mine if row["key"] not in self.rows]
+        self.rows.update({row["key"]: row for row in fresh})
+        if fresh:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write("".join(trial.canonical(row) + "\n" for row in fresh))
+
+    def close(self, order: list[str]) -> list[dict[str, Any]]:
+        """The rows in the given order of keys, which is then also that of the file; rows of other settings follow."""
+        ordered = [self.rows[key] for key in order]
+        others = [self.rows[key] for key in sorted(set(self.rows) - set(self.names))]
+        _replace(self.path, "".join(trial.canonical(row) + "\n" for row in [*ordered, *others]))
+        self.closed = True
+        return ordered
+
+
+def read_rows(path: Path) -> dict[str, dict[str, Any]]:
+    """Rows by key. A line that was cut off in the middle by a kill is taken out of the file."""
+    if not path.exists():
+        return {}
+    data = path.read_bytes()
+    whole = data[: data.rfind(b"\n") + 1]
+    if len(whole) < len(data):
+        _replace(path, whole.decode())
+    try:
+        rows = [json.loads(line) for line in whole.splitlines()]
+        return {row["key"]: row for row in rows}
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is no file of trials ({error}). Move it away, or choose another --out.") from error
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write the whole file or leave it as it was."""
+    part = path.with_suffix(".part")
+    part.write_text(text, "utf-8")
+    part.replace(path)
