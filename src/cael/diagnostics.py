@@ -180,18 +180,36 @@ def weighted(
 ) -> Diagnostics:
     """Diagnostics of an estimate that used weights w (n,), made from the raw ones (n,)."""
     changed = None if w is raw else float(np.mean(w != raw))
+    return weighted_by(
+        effective_sample_size(w), float(w.max()), facts, mean=float(w.mean()), clipped_share=changed,
+        cross_fitted=cross_fitted, extra=extra,
+    )  # fmt: skip
+
+
+def weighted_by(
+    effective: float,
+    largest: float,
+    facts: WeightFacts,
+    *,
+    mean: float | None = None,
+    clipped_share: float | None = None,
+    cross_fitted: bool | None = None,
+    extra: tuple[str, ...] = (),
+) -> Diagnostics:
+    """The same, from the effective sample size, the largest weight and the mean (by default that of the facts)."""
+    mean = facts.mean if mean is None else mean
     found = Diagnostics(
-        n=len(w),
-        effective_sample_size=effective_sample_size(w),
-        max_weight=float(w.max()),
-        mean_weight=float(w.mean()),
+        n=facts.n,
+        effective_sample_size=effective,
+        max_weight=largest,
+        mean_weight=mean,
         mean_weight_z=facts.z,
         tail_index=facts.tail,
         unsupported_mass=facts.unsupported_mass,
-        clipped_share=changed,
+        clipped_share=clipped_share,
         cross_fitted=cross_fitted,
     )
-    return with_warnings(found, (*words(found, facts, float(w.max() / w.sum()) if w.any() else None), *extra))
+    return with_warnings(found, (*words(found, facts, largest / (mean * facts.n) if mean > 0 else None), *extra))
 
 
 def with_warnings(found: Diagnostics, warnings: tuple[str, ...]) -> Diagnostics:

@@ -89,7 +89,7 @@ class Problem:
             return None
         if log.logging.least or log.logging.positive:
             return 0.0
-        return sum(float(_unsupported(log.logging, self.policy, batch).sum()) for batch in log.batches(FEW)) / len(log)
+        return sum(float(unsupported(log.logging, self.policy, batch).sum()) for batch in log.batches(FEW)) / len(log)
 
     @cached_property
     def weight_facts(self) -> WeightFacts:
@@ -119,7 +119,7 @@ class Problem:
         return self._trained[key]
 
 
-def _unsupported(logging: Policy, policy: Policy, batch: Batch) -> Floats:
+def unsupported(logging: Policy, policy: Policy, batch: Batch) -> Floats:
     """The target's probability (b,) of actions that the logging policy never plays, from whichever has a list."""
     target, logged = support(policy, batch), support(logging, batch)
     if target is not None and not target.rest.any():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, final
 
@@ -54,31 +55,32 @@ class Auto(Estimator):
         """The choice, with CAEL's estimate where it is there already."""
         left_out: list[str] = []
         found: list[Estimate] = []
-        for each in self._candidates():
+        for each in self.candidates():
             if learned is not None and isinstance(each, CAEL):
                 found.append(learned)
                 continue
             missing = problem.missing(each.needs)
-            if isinstance(each, CAEL) and importlib.util.find_spec("torch") is None:
-                missing = [*missing, "torch, which is not installed (pip install 'cael[learn]')"]
-            if isinstance(each, CAEL) and (problem.log.rewards == problem.log.rewards[0]).all():
-                missing = [*missing, "rewards that are not all equal, to learn from"]
+            if isinstance(each, CAEL):
+                missing += to_learn(equal=bool((problem.log.rewards == problem.log.rewards[0]).all()))
             if missing:
                 left_out.append(f"Auto left {each.name} out: it needs {'; and '.join(missing)}.")
                 continue
             try:
-                found.append(_judged(each, each.solve(problem), problem))
+                made = each.solve(problem)
+                spread = 0.0 if made.diagnostics.bias_bound is not None else _spread(each, problem)
+                found.append(judged(made, spread, problem.unsupported_mass, lambda: second_moment(problem)))
             except SupportError as error:
                 left_out.append(f"Auto left {each.name} out: {error}")
-        if not found:
-            raise SupportError("Auto found no estimator that can say anything: " + " ".join(left_out))
-        return self._chosen(found, left_out)
+        return self.chosen(found, left_out)
 
-    def _candidates(self) -> list[Estimator]:
+    def candidates(self) -> list[Estimator]:
         learned = [replace(self.cael, seed=self.seed)] if self.learn else []
         return [SNIPS(), SNDR(seed=self.seed), *learned]
 
-    def _chosen(self, found: list[Estimate], left_out: list[str]) -> Estimate:
+    def chosen(self, found: list[Estimate], left_out: list[str]) -> Estimate:
+        """The one of these with the least error, with the warnings that say what was left out."""
+        if not found:
+            raise SupportError("Auto found no estimator that can say anything: " + " ".join(left_out))
         errors = np.array([_error(each) for each in found])
         best = int(errors.argmin())
         winner = found[best]
@@ -100,14 +102,24 @@ def _error(estimate: Estimate) -> float:
     return max(estimate.stderr, d.stderr_floor or 0.0) ** 2 + ((d.bias_bound or 0.0) / BOUND) ** 2
 
 
-def _judged(estimator: Estimator, estimate: Estimate, problem: Problem) -> Estimate:
-    """The estimate with a bias bound and a floor of its standard error, for those that bring none of their own."""
+def to_learn(*, equal: bool) -> list[str]:
+    """What CAEL needs beside what is known of the policies, in words. equal: whether all rewards are."""
+    missing = []
+    if importlib.util.find_spec("torch") is None:
+        missing.append("torch, which is not installed (pip install 'cael[learn]')")
+    return [*missing, "rewards that are not all equal, to learn from"] if equal else missing
+
+
+def judged(estimate: Estimate, spread: float, unsupported: float | None, second: Callable[[], float]) -> Estimate:
+    """The estimate with a bias bound and a floor of its standard error, for those that bring none of their own.
+
+    spread: the standard deviation of the reward, or of what the outcome model leaves of it. unsupported: target mass on
+    actions that are never logged (None: unknown). second: gives E w^2.
+    """
     d = estimate.diagnostics
     if d.bias_bound is not None:
         return estimate
-    spread = _spread(estimator, problem)
-    bound = BOUND * (problem.unsupported_mass or 0.0) * spread
-    floor = spread * float(np.sqrt(second_moment(problem) / len(problem.log)))
+    bound, floor = BOUND * (unsupported or 0.0) * spread, spread * float(np.sqrt(second() / estimate.n))
     return replace(estimate, diagnostics=replace(d, bias_bound=bound, stderr_floor=floor))
 
 
@@ -124,10 +136,10 @@ def second_moment(problem: Problem) -> float:
     log = problem.log
     if log.logging is None or not log.logging.complete or not problem.policy.complete:
         return float((problem.weights**2).mean())
-    return sum(float(_second_moments(log.logging, problem.policy, each).sum()) for each in log.batches(FEW)) / len(log)
+    return sum(float(second_moments(log.logging, problem.policy, each).sum()) for each in log.batches(FEW)) / len(log)
 
 
-def _second_moments(logging: Policy, policy: Policy, batch: Batch) -> Floats:
+def second_moments(logging: Policy, policy: Policy, batch: Batch) -> Floats:
     """sum_a pi^2 / mu (b,); from lists alone where both policies have one, or the target has one without a rest."""
     target, logged = support(policy, batch), support(logging, batch)
     if target is not None and not target.rest.any():

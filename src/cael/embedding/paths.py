@@ -7,7 +7,7 @@ from typing import final
 
 import numpy as np
 
-from cael._types import Floats
+from cael._types import Floats, Ints
 from cael.embedding.cells import Cells, all_cells, drawn_cells
 from cael.embedding.rewards import SparseRewards, blocks
 from cael.log import Batch, LoggedData
@@ -42,6 +42,36 @@ class WeightPath:
     drawn: int | None = None
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class BlockPath:
+    """What `WeightPath` has of some rows; lost: (J, b)."""
+
+    weights: Floats
+    second: Floats
+    cross: Floats
+    roughness: Floats
+    lost: Floats
+    smoothed: Floats
+    f_logged: Floats
+    f_target: Floats
+
+
+def block_path(cells: Cells, pitches: Floats) -> BlockPath:
+    """The path of a block of rows; pitches: (J,) bandwidths times the unit, the first 0."""
+    shape = (len(pitches), len(cells.f))
+    weights, second, cross, rough, lost, smoothed = (np.empty(shape) for _ in range(6))
+    f, mu, pi = cells.f, cells.mu, cells.pi
+    for j, pitch in enumerate(pitches):
+        found = cells.smooth(pitch)
+        weights[j] = cells.logged(found.weights)
+        second[j] = np.einsum("ij,ij,ij->i", mu, found.weights, found.weights) if j else cells.second
+        cross[j] = np.einsum("ij,ij,ij->i", mu, found.weights, cells.ratio) if j else cells.second
+        smoothed[j] = np.einsum("ij,ij,ij->i", mu, found.weights, f)
+        rough[j], lost[j] = found.roughness, found.lost
+    return BlockPath(weights, second, cross, rough, lost, smoothed, cells.logged(f), np.einsum("ij,ij->i", pi, f))
+
+
 def weight_path(
     log: LoggedData, policy: Policy, rewards: SparseRewards, bandwidths: Floats, drawn: int | None = None, seed: int = 0
 ) -> WeightPath:
@@ -53,50 +83,48 @@ def weight_path(
     n, count = len(log), len(bandwidths)
     weights, second, cross, rough, smoothed = (np.empty((count, n)) for _ in range(5))
     lost, f_logged, f_target = np.zeros(count), np.empty(n), np.empty(n)
-    unit = _unit(log, policy, rewards, drawn, seed)
+    unit = unit_of(log, log.logging, policy, rewards, drawn, seed)
+    width = width_of(policy, next(log.take(np.arange(1)).batches()), drawn)
     for fold, rows in enumerate(rewards.folds):
-        for batch, some in blocks(log, rows, width=_width(log, policy, drawn) * TABLES):
-            cells = _cells(log.logging, policy, rewards, fold, batch, drawn, seed)
-            f, mu, pi = cells.f, cells.mu, cells.pi
-            f_logged[some], f_target[some] = cells.logged(f), np.einsum("ij,ij->i", pi, f)
-            for j, bandwidth in enumerate(bandwidths):
-                found = cells.smooth(bandwidth * unit)
-                weights[j, some] = cells.logged(found.weights)
-                second[j, some] = np.einsum("ij,ij,ij->i", mu, found.weights, found.weights) if j else cells.second
-                cross[j, some] = np.einsum("ij,ij,ij->i", mu, found.weights, cells.ratio) if j else cells.second
-                smoothed[j, some] = np.einsum("ij,ij,ij->i", mu, found.weights, f)
-                rough[j, some] = found.roughness
-                lost[j] += found.lost.sum() / n
+        for batch, some in blocks(log, rows, width=width * TABLES):
+            found = block_path(cells_of(log.logging, policy, rewards, fold, batch, drawn, seed), bandwidths * unit)
+            weights[:, some], second[:, some], cross[:, some] = found.weights, found.second, found.cross
+            rough[:, some], smoothed[:, some] = found.roughness, found.smoothed
+            f_logged[some], f_target[some] = found.f_logged, found.f_target
+            lost += found.lost.sum(axis=1) / n
     return WeightPath(bandwidths, unit, weights, second, cross, rough, lost, smoothed, f_logged, f_target, drawn)
 
 
-def _cells(
-    logging: Policy, policy: Policy, rewards: SparseRewards, fold: int, batch: Batch, drawn: int | None, seed: int
-) -> Cells:
+def cells_of(
+    logging: Policy, policy: Policy, rewards: SparseRewards, fold: int, batch: Batch, drawn: int | None, seed: int,
+    numbers: Ints | None = None,
+) -> Cells:  # fmt: skip
+    """The actions of a block of rows that are looked at; numbers: as of `drawn_cells`."""
     if drawn is None:
         return all_cells(logging, policy, rewards, fold, batch)
-    return drawn_cells(logging, policy, rewards, fold, batch, drawn, seed)
+    return drawn_cells(logging, policy, rewards, fold, batch, drawn, seed, numbers)
 
 
-def _width(log: LoggedData, policy: Policy, drawn: int | None) -> int:
-    """About how many actions of a row are looked at."""
+def width_of(policy: Policy, first: Batch, drawn: int | None) -> int:
+    """About how many actions of a row are looked at; first: one row."""
     if drawn is None:
-        return log.n_actions
-    first = log.take(np.arange(1))
-    found = support(policy, next(first.batches()))
+        return first.n_actions
+    found = support(policy, first)
     listed = 0 if found is None else found.actions.shape[1]
     return 1 + drawn + listed + (0 if found is not None and not found.rest.any() else drawn)
 
 
-def _unit(
-    log: LoggedData, policy: Policy, rewards: SparseRewards, drawn: int | None, seed: int, rows: int = 256
-) -> float:
+def unit_of(
+    log: LoggedData, logging: Policy, policy: Policy, rewards: SparseRewards, drawn: int | None, seed: int,
+    numbers: Ints | None = None, rows: int = 256,
+) -> float:  # fmt: skip
     """The standard deviation of f over actions within a row, under the logging policy, from some rows of each fold."""
-    assert log.logging is not None
     total, count = 0.0, 0
+    width = width_of(policy, next(log.take(np.arange(1)).batches()), drawn)
     for fold, every in enumerate(rewards.folds):
-        for batch, _ in blocks(log, every[:rows], width=_width(log, policy, drawn)):
-            cells = _cells(log.logging, policy, rewards, fold, batch, drawn, seed)
+        for batch, some in blocks(log, every[:rows], width=width):
+            own = None if numbers is None else numbers[some]
+            cells = cells_of(logging, policy, rewards, fold, batch, drawn, seed, own)
             mean = np.einsum("ij,ij->i", cells.mu, cells.f)
             square = float(np.einsum("ij,ij->", cells.mu, (cells.f - mean[:, None]) ** 2))
             total += square if drawn is None else square * (drawn + 1) / drawn

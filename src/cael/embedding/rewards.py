@@ -135,12 +135,17 @@ class SparseRewards:
 
 
 def sparse_rewards(
-    logs: Sequence[LoggedData], settings: Growth, folds: int, seeds: Sequence[int]
-) -> list[SparseRewards]:
-    """Train the networks of all logs, penalties, folds and restarts at once; logs of one shape and the same actions."""
+    logs: Sequence[LoggedData], settings: Growth, folds: int, seeds: Sequence[int],
+    given: Sequence[Sequence[Array]] | None = None,
+) -> list[SparseRewards]:  # fmt: skip
+    """Train the networks of all logs, penalties, folds and restarts at once; logs of one shape and the same actions.
+
+    given: the folds of each log, where they are drawn already.
+    """
     check_alike(logs)
     device = pick_device(settings.device)
-    whole, splits = logs, [list(log.folds(folds, seed)) for log, seed in zip(logs, seeds, strict=True)]
+    own = (log.folds(folds, seed) for log, seed in zip(logs, seeds, strict=True)) if given is None else given
+    whole, splits = logs, [list(each) for each in own]
     logs, inside = sampled(logs, splits, settings.rows, seeds)
     each_log = len(settings.penalties) * folds * settings.restarts
     scalers = [_scaler(log) for log in logs]

@@ -1,0 +1,274 @@
+"""The choice inside CAEL: from rows in memory or from sums of rows that were streamed, by the same functions.
+
+The scores of a path of J bandwidths are linear combinations of 2J + 2 columns of the rows, whose coefficients follow
+from the means of these columns: f(x, pi); W_j; W_j times what is weighted (r - f, or r); and W_0 r. r stands for
+r - r0, with a constant r0 near the rewards, wherever it is not taken less f: so no digits are lost in the sums.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, final
+
+import numpy as np
+
+from cael._types import Floats
+from cael.diagnostics import NOTHING_LEARNED, Candidate, Diagnostics, EmbeddingFacts, WeightFacts, weighted_by
+from cael.embedding.blend import BOUND, Blend, PathFacts, blend
+from cael.estimate import Estimate
+from cael.estimators.selection import slope
+
+if TYPE_CHECKING:
+    from cael.embedding.rewards import SparseRewards
+
+HOLES, ENOUGH = 0.01, 10.0
+"""The sharp estimate leaves the model out only if less target mass than HOLES lies on actions that are never logged,
+and the log is worth ENOUGH rows to it: a standard error from fewer says nothing."""
+WIDTH = 1.2816
+"""Half-widths of SLOPE++ in standard errors: the 90% quantile, as of `SLOPE`."""
+SAME = 1e-9
+"""Weights whose mean has a smaller error than this are all 1."""
+
+
+@final
+@dataclass(frozen=True)
+class Linear:
+    """constant + coefficients @ columns, for each row."""
+
+    constant: float
+    coefficients: Floats
+
+    def minus(self, other: Linear) -> Linear:
+        return Linear(self.constant - other.constant, self.coefficients - other.coefficients)
+
+    def blended(self, other: Linear, share: float) -> Linear:
+        """A share of another one, and the rest of this one."""
+        return Linear(
+            (1 - share) * self.constant + share * other.constant,
+            (1 - share) * self.coefficients + share * other.coefficients,
+        )
+
+    def mean(self, means: Floats) -> float:
+        used = np.flatnonzero(self.coefficients)
+        return self.constant + float(self.coefficients[used] @ means[used])
+
+
+def is_robust(form: str) -> bool:
+    return form.endswith("doubly_robust")
+
+
+def columns_of(weights: Floats, f_logged: Floats, f_target: Floats, rewards: Floats, form: str, r0: float) -> Floats:
+    """(2J + 2, n) from weights (J, n), predictions (n,) of logged and of target actions, and rewards (n,)."""
+    shifted = rewards - r0
+    residual = rewards - f_logged if is_robust(form) else shifted
+    return np.concatenate([f_target[None], weights, weights * residual, (weights[0] * shifted)[None]])
+
+
+def scores_of(means: Floats, form: str, r0: float) -> list[Linear]:
+    """The score of each bandwidth; centred, the influence function of the form. means: (2J + 2,) of the columns."""
+    return [_score(means, 1 + j, _count(means) + 1 + j, form, r0) for j in range(_count(means))]
+
+
+def _count(means: Floats) -> int:
+    return (len(means) - 2) // 2
+
+
+def _score(means: Floats, w: int, weighted: int, form: str, r0: float) -> Linear:
+    """Of the weights in column w and their products in column `weighted`."""
+    c, offset = np.zeros(len(means)), 0.0 if is_robust(form) else r0
+    c[0] = 1.0 if is_robust(form) else 0.0
+    if not form.startswith("self_normalised"):
+        c[weighted], c[w] = 1.0, offset
+        return Linear(0.0, c)
+    inverse = 1 / means[w] if means[w] > 0 else 0.0
+    ratio = float(means[weighted] * inverse)
+    c[weighted], c[w] = inverse, -ratio * inverse
+    return Linear(ratio + offset, c)
+
+
+def snips_of(means: Floats, r0: float) -> Linear:
+    """The score of SNIPS, from W_0 and W_0 r."""
+    return _score(means, 1, len(means) - 1, "self_normalised", r0)
+
+
+def weight_of(means: Floats, j: int) -> Linear:
+    c = np.zeros(len(means))
+    c[1 + j] = 1.0
+    return Linear(0.0, c)
+
+
+@final
+@dataclass(frozen=True)
+class PathMeans:
+    """Means over rows of what `WeightPath` has for each of them, (J,) each. shift: of `smoothed` less f_target."""
+
+    bandwidths: Floats
+    unit: float
+    drawn: int | None
+    second: Floats
+    cross: Floats
+    roughness: Floats
+    lost: Floats
+    shift: Floats
+
+
+@final
+@dataclass(frozen=True)
+class WeightNumbers:
+    """Of the weights that were used: effective sample size, the largest, and the tail index (None: no tail)."""
+
+    effective: float
+    largest: float
+    tail: float | None
+
+
+class PathRows(ABC):
+    """What the choice asks of the rows.
+
+    n: how many. r0: taken off the rewards. means: (2J + 2,) of the columns. path: other means. residual, reward:
+    variances of r - f and of r. unsupported: target mass on actions that the logging policy never plays.
+    """
+
+    n: int
+    r0: float
+    means: Floats
+    path: PathMeans
+    residual: float
+    reward: float
+    unsupported: float | None
+
+    @abstractmethod
+    def variance(self, score: Linear) -> float:
+        """The squared standard error of the mean of a score."""
+
+    @abstractmethod
+    def weights(self, j: int, share: float) -> WeightNumbers:
+        """Of (1 - share) W_j + share W_0."""
+
+    @abstractmethod
+    def estimate(self, name: str, score: Linear, diagnostics: Diagnostics) -> Estimate:
+        """The estimate whose contributions are the score."""
+
+
+def choose_bandwidth(
+    name: str, rows: PathRows, rewards: SparseRewards, form: str, selector: str | float
+) -> Estimate:
+    """Choose a bandwidth, blend, and tell everything that was looked at."""
+    scores, path = scores_of(rows.means, form, rows.r0), rows.path
+    facts, anchor = path_facts(rows, rewards.explained, scores, form)
+    chosen = _selected(facts, selector)
+    j, share = chosen.index, chosen.share
+    score = scores[j].blended(anchor, share) if selector == "blend" else scores[j]
+    second = (
+        (1 - share) ** 2 * path.second[j] + share**2 * path.second[0] + 2 * share * (1 - share) * path.cross[j]
+    )  # fmt: skip
+    told = replace(
+        _weighted(rows, rewards, j, share, float(second)),
+        bias_bound=chosen.bias_bound,
+        stderr_floor=float(np.sqrt(_noise(rows, form) * second / rows.n)),
+        path=_candidates(facts, chosen),
+        embedding=EmbeddingFacts(
+            bandwidth=float(path.bandwidths[j]),
+            unit=path.unit,
+            sharp_share=share,
+            explained=rewards.explained,
+            inputs=rewards.inputs if rewards.members[0] else 0,
+            network_share=rewards.share if rewards.learned else 0.0,
+            penalty=rewards.penalty,
+            losses=tuple(tuple(map(float, row)) for row in rewards.losses),
+            roughness=float(path.roughness[j]),
+            lost_mass=float(path.lost[j]),
+            error=float(np.sqrt(_squared_error(facts, chosen, selector))),
+            trained_rows=rewards.rows,
+            candidates=path.drawn,
+        ),
+    )
+    return rows.estimate(name, score, told)
+
+
+def _weighted(rows: PathRows, rewards: SparseRewards, j: int, share: float, second: float) -> Diagnostics:
+    """What the weights (1 - share) W_j + share W_0 say; second: their second moment."""
+    path, n = rows.path, rows.n
+    w = weight_of(rows.means, j).blended(weight_of(rows.means, 0), share)
+    # The second moment of the weights is known, and so the error of their mean; what few matching rows show is less.
+    error = max(float(np.sqrt(rows.variance(w))), float(np.sqrt(max(second - 1, 0.0) / n)))
+    numbers, mean = rows.weights(j, share), w.mean(rows.means)
+    # What a sample of actions loses is no fault of the log.
+    own_loss = 0.0 if path.drawn is None else (1 - share) * float(path.lost[j]) + share * float(path.lost[0])
+    z = (mean - 1 + own_loss) / error if error > SAME else None
+    facts = WeightFacts(n, mean, z, numbers.tail, rows.unsupported, 1 - own_loss)
+    extra = () if rewards.explained > 0 else (NOTHING_LEARNED,)
+    return weighted_by(numbers.effective, numbers.largest, facts, cross_fitted=True, extra=extra)
+
+
+def path_facts(rows: PathRows, explained: float, scores: list[Linear], form: str) -> tuple[PathFacts, Linear]:
+    """What the choice looks at, and the score of the sharp estimate.
+
+    The sharp estimate is SNIPS where that has the smaller standard error, and the doubly robust one elsewhere.
+    Variances are the larger of what the contributions show and of what the known second moments of the weights imply:
+    with few matching rows the first is far too small.
+    """
+    n, path, robust = rows.n, rows.path, is_robust(form)
+    anchor, second = scores[0], path.second
+    worth = n / max(float(second[0]), 1e-300)
+    seen = np.array([rows.variance(score) for score in scores])
+    sharp = float(seen[0])
+    if robust and path.lost[0] <= HOLES and worth >= ENOUGH and rows.means[1] > 0:
+        snips = snips_of(rows.means, rows.r0)
+        variance = rows.variance(snips)
+        if variance < sharp:
+            anchor, sharp = snips, variance
+    noise = _noise(rows, form)
+    gap = np.array([rows.variance(score.minus(anchor)) for score in scores])
+    return PathFacts(
+        bandwidths=path.bandwidths,
+        values=np.array([score.mean(rows.means) for score in scores]),
+        sharp=anchor.mean(rows.means),
+        variance=np.maximum(np.append(sharp, seen[1:]), noise * second / n),
+        gap=np.maximum(gap, noise * np.maximum(second[0] - 2 * path.cross + second, 0) / n),
+        roughness=path.roughness,
+        shift=np.zeros(len(scores)) if robust else path.shift,
+        rows=worth,
+        residual=rows.residual,
+        reward=rows.reward,
+        explained=explained,
+        hole=float(path.lost[0]) ** 2 * noise,
+    ), anchor
+
+
+def _noise(rows: PathRows, form: str) -> float:
+    return rows.residual if is_robust(form) else rows.reward
+
+
+def _selected(facts: PathFacts, selector: str | float) -> Blend:
+    found = blend(facts)
+    if selector == "blend":
+        return found
+    if selector == "slope":
+        at = slope(facts.values, WIDTH * np.sqrt(facts.variance))[-1]
+    else:
+        at = int(np.flatnonzero(facts.bandwidths == float(selector))[0])
+    if at == 0:
+        bound = BOUND * float(np.sqrt(facts.hole))
+    else:
+        # Without the blend, the posterior mean of the bias is not taken away: it is a part of the bound.
+        mean = found.shares[at] * abs(facts.values[at] - facts.sharp)
+        bound = float(mean + BOUND * np.sqrt(max(found.errors[at] - facts.variance[at], 0.0)))
+    return replace(found, index=at, share=float(at == 0), bias_bound=bound)
+
+
+def _squared_error(facts: PathFacts, chosen: Blend, selector: str | float) -> float:
+    """The estimated mean squared error of what was taken; the blend knows its own."""
+    if selector == "blend":
+        return float(chosen.errors[chosen.index])
+    return float(facts.variance[chosen.index]) + (chosen.bias_bound / BOUND) ** 2
+
+
+def _candidates(facts: PathFacts, chosen: Blend) -> tuple[Candidate, ...]:
+    """The whole path: estimate and root of the estimated mean squared error at each bandwidth."""
+    blended = (1 - chosen.shares) * facts.values + chosen.shares * facts.sharp
+    return tuple(
+        Candidate(f"bandwidth={b:g}", float(value), float(np.sqrt(error)), True, i == chosen.index)
+        for i, (b, value, error) in enumerate(zip(facts.bandwidths, blended, chosen.errors, strict=True))
+    )
