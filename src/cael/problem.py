@@ -19,7 +19,7 @@ from cael.policy import Policy, as_policy, logged_probability, probabilities, pr
 
 NEEDS = {
     "propensities": "the logged propensities (LoggedData(propensities=...) or logging=...)",
-    "logging": "all probabilities of the logging policy (LoggedData(logging=...))",
+    "logging": "all probabilities of the logging policy (LoggedData(logging=...), or logging= of read and scan)",
     "logged_probability": "the target's probability of the logged action",
     "probabilities": "the target's probabilities of all actions, and this policy knows only the logged action's",
 }

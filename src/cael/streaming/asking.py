@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
@@ -11,32 +12,25 @@ import numpy as np
 
 from cael._types import Floats
 from cael.diagnostics import WeightFacts
-from cael.errors import CaelError, InputError, LogError, NeedsError, PolicyError, SupportError
+from cael.errors import CaelError, LogError, PolicyError, SupportError
 from cael.estimators import Estimator
 from cael.log import LoggedData
 from cael.outcomes.base import FixedOutcome, OutcomeModel
 from cael.outcomes.ridge import Ridge
-from cael.problem import NEEDS
-from cael.streaming.demands import Demand, Key, combine, demand_of
+from cael.streaming.demands import Demand, Key, combine
+from cael.streaming.drawn import Drawn
+from cael.streaming.learning import Learning
 from cael.streaming.moments import Clusters, Combination
-from cael.streaming.outcomes import (
-    Pair,
-    Predictions,
-    RidgeSums,
-    RidgeWork,
-    parts_of,
-    predictable,
-    ridge_run,
-    solved,
-    used,
-)
+from cael.streaming.outcomes import Predictions, RidgeSums, RidgeWork, parts_of, predictable, ridge_run, solved, used
 from cael.streaming.partial import Partial
 from cael.streaming.passes import reduced
-from cael.streaming.pieces import Piece, refuse_text_contexts, told_flaws
+from cael.streaming.paths import Path
+from cael.streaming.pieces import Piece, piece_of, refuse_text_contexts, told_flaws
 from cael.streaming.sample import sampled
 from cael.streaming.scanned import ScannedLog
 from cael.streaming.tally import Rule, most_top
-from cael.streaming.targets import Target, target_of
+from cael.streaming.targets import Target, refuse_by_position
+from cael.streaming.wanted import Wanted, Wanting, flat
 from cael.streaming.work import Work, run
 
 STRETCHES = 640
@@ -47,13 +41,13 @@ CSV_STRETCH = 1024
 @dataclass(frozen=True, eq=False)
 class Answer:
     """What one pass over a log found. demands: of the estimators that could be streamed. index: the place of each
-    feature. skipped: (target, estimator, reason). dropped: (reason, rows). warnings: what to tell the user."""
+    feature. skipped: (target, estimator, reason). dropped: (reason, rows). warnings: what to tell the user. paths: of CAEL."""
 
     log: ScannedLog
     names: tuple[str, ...]
     targets: tuple[Target, ...]
     outcomes: tuple[Predictions, ...]
-    demands: tuple[Demand, ...]
+    demands: tuple[Wanted, ...]
     index: dict[Key, int]
     rules: tuple[tuple[int, Rule], ...]
     r0: float
@@ -61,6 +55,7 @@ class Answer:
     skipped: tuple[tuple[int, str, str], ...]
     dropped: tuple[tuple[str, int], ...]
     warnings: tuple[str, ...]
+    paths: tuple[Path, ...] = ()
 
     @property
     def n(self) -> int:
@@ -92,7 +87,18 @@ class Answer:
         c[self.index[key]] = 1.0
         return Combination(0.0, c, self.partial.moments, self.partial.clusters, self.partial.crowded)
 
-    def of(self, estimator: str, target: int) -> Demand:
+    def unsupported(self, target: int) -> float | None:
+        """The target's mean probability of actions that the logging policy never plays; None: not known."""
+        at = self.index.get(("lost", target))
+        return None if at is None else max(0.0, float(self.partial.moments.mean[at]))
+
+    def need_support(self, target: int) -> None:
+        """An error where weighting can say nothing about a target."""
+        mass = self.unsupported(target)
+        if (mass is None and self.partial.tallies[target].largest == 0) or (mass is not None and mass > 1 - 1e-9):
+            raise no_support()
+
+    def of(self, estimator: str, target: int) -> Wanted:
         return next(each for each in self.demands if each.estimator.name == estimator and each.target == target)
 
 
@@ -100,7 +106,8 @@ def _weight_facts(answer: Answer, target: int) -> WeightFacts:
     combination = answer.single(("w", target, Rule()))
     error, mean = combination.stderr, combination.value
     tail = answer.partial.tallies[target].tail_index(answer.n)
-    return WeightFacts(answer.n, mean, (mean - 1) / error if error > 0 else None, tail, None)
+    unsupported = answer.unsupported(target)
+    return WeightFacts(answer.n, mean, (mean - 1) / error if error > 0 else None, tail, unsupported)
 
 
 def ask(
@@ -118,64 +125,42 @@ def ask(
     probe = log.probe
     for column in segments:
         log.source.need(column)
-    targets = tuple(target_of(given, probe, log.actions, log.columns.id) for given in policies.values())
+    targets = tuple(log.target(given) for given in policies.values())
+    for each in (log.logging, *targets):
+        if each is not None and each.policy is not None and each.contexts:
+            refuse_text_contexts(log.source, log.columns)
+            refuse_by_position(each.policy, piece_of(probe.source, log.door(contexts=True)), log.actions)
     wanted = {each.name for each in asked}
-    models: list[tuple[OutcomeModel, int, int]] = []
-    demands: list[Demand] = []
+    r0 = float(probe.rewards.mean()) if len(probe) else 0.0
+    wanting = Wanting(log, targets, Learning(log, targets, r0))
+    demands: list[Wanted] = []
     skipped: list[tuple[int, str, str]] = []
-    for t, target in enumerate(targets):
+    for t in range(len(targets)):
         for estimator in estimators:
             try:
-                demands.append(_demand(log, estimator, t, target, models, len(targets)))
+                demands.append(wanting.demand(estimator, t))
+            except LogError:
+                raise
             except CaelError as error:
                 if estimator.name in wanted:
-                    raise
+                    raise type(error)(f"{estimator.name}: {error}") from None
                 skipped.append((t, estimator.name, str(error)))
-    outcomes = prepared(log, models, probe)
-    work, index = work_of(log, targets, outcomes, demands, segments, probe)
-    partial = reduced(run, work, log.tasks, log.workers, log.client)
+    outcomes, paths = prepared(log, wanting.models, probe), tuple(wanting.learning.paths)
+    work, index = work_of(log, targets, outcomes, demands, segments, probe, paths, r0)
+    with one_thread() if paths else nullcontext():
+        partial = reduced(run, work, log.tasks, log.workers, log.client)
     dropped, warned = checked(log, partial)
     return Answer(
-        log, tuple(policies), targets, outcomes, tuple(demands), index, work.rules, work.r0, partial, tuple(skipped),
-        dropped, tuple(warned),
+        log, tuple(policies), targets, outcomes, tuple(demands), index, work.rules, r0, partial, tuple(skipped),
+        dropped, tuple(warned), paths,
     )  # fmt: skip
 
 
-def _demand(
-    log: ScannedLog,
-    estimator: Estimator,
-    t: int,
-    target: Target,
-    models: list[tuple[OutcomeModel, int, int]],
-    many: int,
-) -> Demand:
-    """What the estimator needs, if this log and this target have it."""
+def one_thread() -> AbstractContextManager[None]:
+    """The threads of a pass find torch set to one thread each, so that none of them sets it while others look."""
+    from cael.embedding.training import one_thread
 
-    def number(model: OutcomeModel) -> int:
-        folds, seed = int(getattr(estimator, "folds", 0)), int(getattr(estimator, "seed", 0))
-        if isinstance(model, FixedOutcome):
-            predictable(model)
-        elif log.predictions is None:
-            refuse_text_contexts(log.source, log.columns)
-        key = (model, folds, seed)
-        if key not in models:
-            models.append(key)
-        return models.index(key)
-
-    found = demand_of(estimator, t, number)
-    if found.rule is not None and not log.has_propensities:
-        raise NeedsError(f"it needs {NEEDS['propensities']}.")
-    if found.outcome is not None:
-        own = isinstance(estimator.outcome, Ridge) and log.predictions is not None  # type: ignore[attr-defined]
-        if own and isinstance(log.predictions, Pair):
-            if many > 1:
-                raise InputError(
-                    "predictions 'LOGGED+TARGET' belong to one target, and there are several. Give the predictions of "
-                    "all actions: a pattern, or a column of lists."
-                )
-        elif not target.complete:
-            raise NeedsError(f"it needs {NEEDS['probabilities']}.")
-    return found
+    return one_thread()
 
 
 def prepared(log: ScannedLog, models: Sequence[tuple[OutcomeModel, int, int]], probe: Piece) -> tuple[Predictions, ...]:
@@ -202,7 +187,7 @@ def ridge_sums(log: ScannedLog, parts: int, seed: int, probe: Piece) -> RidgeSum
     columns = [log.columns.action, log.columns.reward, log.columns.cluster, *(log.columns.contexts or ())]
     size = log.budget.batch_rows(row_bytes(probe, columns) + 16 * (x.shape[1] + 4))
     work = RidgeWork(
-        log.source.name, door, _unique(columns), log.csv_types, size, parts, seed,
+        log.source.name, door, unique(columns), log.csv_types, size, parts, seed,
         x.mean(axis=0) if len(x) else np.zeros(x.shape[1]), float(r.mean()) if len(r) else 0.0,
     )  # fmt: skip
     return reduced(ridge_run, work, log.tasks, log.workers, log.client)
@@ -216,8 +201,6 @@ def inputs_of(log: ScannedLog, probe: Piece) -> LoggedData:
 
 def contexts_of(log: ScannedLog, probe: Piece) -> Floats:
     """The contexts of the first rows."""
-    from cael.streaming.pieces import piece_of
-
     return piece_of(probe.source, log.door(contexts=True)).contexts
 
 
@@ -225,36 +208,44 @@ def work_of(
     log: ScannedLog,
     targets: tuple[Target, ...],
     outcomes: tuple[Predictions, ...],
-    demands: Sequence[Demand],
+    demands: list[Wanted],
     segments: tuple[str, ...],
     probe: Piece,
+    paths: tuple[Path, ...],
+    r0: float,
 ) -> tuple[Work, dict[Key, int]]:
     """What every worker shall do, and the places of the features."""
     raw: list[Key] = [("w", t, Rule()) for t in range(len(targets))] if log.has_propensities else []
-    keys: tuple[Key, ...] = tuple(dict.fromkeys([("r",), *raw, *(key for each in demands for key in each.keys)]))
+    known = [t for t, each in enumerate(targets) if each.complete and log.logging is not None]
+    raw += [(kind, t) for t in known for kind in ("lost", "second")]
+    parts = flat(demands)
+    own = (key for each in (*parts, *demands) for key in each.keys)
+    keys: tuple[Key, ...] = tuple(dict.fromkeys([("r",), *raw, *own]))
+    plainly = [each for each in parts if isinstance(each, Demand)]
     plain = [(t, Rule()) for t in range(len(targets))] if log.has_propensities else []
-    rules = tuple(dict.fromkeys([*plain, *((each.target, each.rule) for each in demands if each.rule is not None)]))
-    pairs = tuple(dict.fromkeys((each.target, each.outcome) for each in demands if each.outcome is not None))
-    wanted = [*(each.contexts for each in targets), *(each.contexts for each in outcomes)]
+    rules = tuple(dict.fromkeys([*plain, *((each.target, each.rule) for each in plainly if each.rule is not None)]))
+    pairs = tuple(dict.fromkeys((each.target, each.outcome) for each in plainly if each.outcome is not None))
+    policies = [*targets, *((log.logging,) if log.logging is not None else ())]
+    wanted = [*(each.contexts for each in policies), *(each.contexts for each in outcomes), bool(paths)]
     contexts = any(wanted) and bool(log.columns.contexts)
     if contexts:
         refuse_text_contexts(log.source, log.columns)
     c = log.columns
-    columns = _unique(
+    columns = unique(
         [c.action, c.reward, c.propensity, c.cluster, c.timestamp, *segments, *((c.contexts or ()) if contexts else ()),
-         *(column for each in targets for column in each.columns), *sorted(used(outcomes))]
+         *(column for each in policies for column in each.columns), *sorted(used(outcomes))]
     )  # fmt: skip
     size = log.budget.batch_rows(row_bytes(probe, columns) + 8 * (len(keys) + 4))
     stretch = CSV_STRETCH if log.rows is None else max(1, log.rows // STRETCHES)
     work = Work(
         log.source.name, log.door(contexts=contexts, segments=segments), columns, log.csv_types, size,
-        float(probe.rewards.mean()) if len(probe) else 0.0, targets, outcomes, keys, rules, pairs,
-        most_top(log.rows), stretch, log.budget.most_clusters(len(keys)),
+        r0, targets, outcomes, keys, rules, pairs, most_top(log.rows), stretch, log.budget.most_clusters(len(keys)),
+        log.logging, paths,
     )  # fmt: skip
     return work, {key: at for at, key in enumerate(keys)}
 
 
-def _unique(columns: Sequence[str | None]) -> tuple[str, ...]:
+def unique(columns: Sequence[str | None]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each for each in columns if each is not None))
 
 
@@ -262,12 +253,12 @@ def row_bytes(probe: Piece, columns: Sequence[str | None]) -> float:
     """Bytes of a row of these columns, as the first rows have it; numbers become float64."""
     table = probe.source.memory
     told = 0.0
-    for column in _unique(columns):
+    for column in unique(columns):
         told += max(8.0, table.column(column).nbytes / max(1, table.num_rows))
     return told
 
 
-def checked(log: ScannedLog, partial: Partial) -> tuple[tuple[tuple[str, int], ...], list[str]]:
+def checked(log: ScannedLog, partial: Partial | Drawn) -> tuple[tuple[tuple[str, int], ...], list[str]]:
     """Why rows were left out, and what to say about it; an error where that was not asked for."""
     read = sum(partial.read.values())
     name, bad = log.source.name, read - partial.rows

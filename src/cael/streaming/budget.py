@@ -16,6 +16,9 @@ UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KI
 PROGRAM = 256 * 2**20
 """What Python, numpy, scipy and Arrow take before the first row."""
 
+LEARNING = 640 * 2**20
+"""What torch, and networks while they are trained with the default settings, take besides."""
+
 LEAST = 384 * 2**20
 LEAST_ROWS, MOST_ROWS = 2**10, 2**16
 COPIES = 12
@@ -84,6 +87,17 @@ class Budget:
                 f"{shown(need)} with {self.workers} workers. Name fewer columns, or give fewer workers."
             )
         return min(MOST_ROWS, rows)
+
+    def sample_rows(self, row_bytes: float) -> int:
+        """Rows of a sample to train on: a quarter of what the program and the networks leave."""
+        rows = int((self.memory - PROGRAM - LEARNING) / 4 / (COPIES * max(1.0, row_bytes)))
+        if rows < LEAST_ROWS:
+            need = PROGRAM + LEARNING + 4 * COPIES * row_bytes * LEAST_ROWS
+            raise InputError(
+                f"memory={shown(self.memory)} is too little to train networks on rows of {row_bytes:,.0f} bytes: "
+                f"expected at least {shown(need)}."
+            )
+        return rows
 
     def most_clusters(self, p: int) -> int:
         """Clusters whose sums of p features can be kept: a quarter of the budget, with room to sort them."""

@@ -149,7 +149,7 @@ def features_of(
     weights: dict[tuple[int, Rule], Floats],
     residuals: dict[tuple[int, int], tuple[Floats, Floats]],
 ) -> None:
-    """Fill out (p, n). shifted: (n,) r'. weights: by target and rule. residuals: by target and outcome, the columns
+    """Fill out (p, n), but for keys of other kinds (`paths.fill`). shifted: (n,) r'. weights: by target and rule. residuals: by target and outcome, the columns
     r - q(x, a) and q(x, pi)."""
     for row, key in zip(out, keys, strict=True):
         kind = key[0]
@@ -161,5 +161,5 @@ def features_of(
             np.multiply(weights[key[1], key[2]], shifted, out=row)  # type: ignore[index]
         elif kind == "wd":
             np.multiply(weights[key[1], key[2]], residuals[key[1], key[3]][0], out=row)  # type: ignore[index]
-        else:
+        elif kind == "q":
             row[:] = residuals[key[1], key[2]][1]  # type: ignore[index]

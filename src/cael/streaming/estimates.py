@@ -24,18 +24,24 @@ from cael.judging import (
     off_by_means,
 )
 from cael.overlap import MOST_ACTIONS, ActionOverlap, Overlap
-from cael.streaming.asking import Answer, cluster_effect, no_support
+from cael.streaming.asking import Answer, cluster_effect
+from cael.streaming.choosing import choice_estimate, path_estimate
 from cael.streaming.demands import Demand
 from cael.streaming.partial import Stretch
 from cael.streaming.tally import Rule
+from cael.streaming.wanted import ChoiceDemand, PathDemand, Wanted
 from cael.survey import Survey, drift_of, inverse_means_of
 from cael.verdict import Check, Thresholds, Verdict, verdict_of
 
 
-def estimate_of(answer: Answer, demand: Demand) -> Estimate:
+def estimate_of(answer: Answer, demand: Wanted) -> Estimate:
     """The estimate of one estimator; an error where its target has no support."""
-    if demand.rule is not None and answer.partial.tallies[demand.target].largest == 0:
-        raise no_support()
+    if isinstance(demand, PathDemand):
+        return path_estimate(answer, demand)
+    if isinstance(demand, ChoiceDemand):
+        return choice_estimate(answer, demand)
+    if demand.rule is not None:
+        answer.need_support(demand.target)
     found = answer.combination(demand)
     return Estimate(
         estimator=demand.estimator.name, value=found.value, contributions=found.buckets, key=answer.log.key,
@@ -50,7 +56,8 @@ def diagnostics_of(answer: Answer, demand: Demand) -> Diagnostics:
         return Diagnostics(n=n, effective_sample_size=float(n), max_weight=1.0, mean_weight=1.0)
     if demand.rule is None:
         said = (MODEL_BIAS, NOT_TRAINED) if fitted is False else (MODEL_BIAS,)
-        return Diagnostics(n=n, cross_fitted=fitted, warnings=said)
+        unsupported = answer.unsupported(demand.target)
+        return Diagnostics(n=n, unsupported_mass=unsupported, cross_fitted=fitted, warnings=said)
     facts = answer.weight_facts[demand.target]
     place = answer.rules.index((demand.target, demand.rule))
     changed = answer.partial.changed[place]
@@ -63,6 +70,7 @@ def diagnostics_of(answer: Answer, demand: Demand) -> Diagnostics:
         mean_weight=mean,
         mean_weight_z=facts.z,
         tail_index=facts.tail,
+        unsupported_mass=facts.unsupported_mass,
         clipped_share=None if demand.rule == Rule() else changed.rows / n,
         cross_fitted=fitted,
     )

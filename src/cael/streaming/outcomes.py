@@ -9,15 +9,14 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from cael._types import Floats, Ints
+from cael._types import Array, Floats, Ints
 from cael.errors import InputError
 from cael.io.encode import Actions, columns_of, matrix, told
 from cael.io.sources import Source
 from cael.log import LoggedData
 from cael.outcomes.base import FixedOutcome
 from cael.outcomes.ridge import FOLDS, AdditiveOutcome, Ridge, Sums
-from cael.policy import Policy, Tabular, Uniform, probabilities
-from cael.sparse import TopK
+from cael.policy import Policy, probabilities, support
 from cael.streaming.pieces import Door, Piece, mixed, numbers_of
 from cael.streaming.reading import Task
 from cael.streaming.targets import chunks
@@ -125,34 +124,44 @@ class Folded(Predictions):
 
 
 def expected(policy: Policy, piece: Piece, effects: Floats, actions: Actions) -> Floats:
-    """sum over a of pi(a|x_i) effects[a] for effects (k, f), shape (n, f)."""
-    if isinstance(policy, Uniform):
-        return np.broadcast_to(effects.mean(axis=0), (len(piece), effects.shape[1]))
-    if isinstance(policy, Tabular) and policy.table.ndim == 1:
-        return np.broadcast_to(policy.table @ effects, (len(piece), effects.shape[1]))
-    found, k = np.empty((len(piece), effects.shape[1])), len(actions)
-    if isinstance(policy, TopK):
-        rest = np.asarray(policy.rest_each)[:, None]
-        gained = np.where(policy.actions >= 0, np.asarray(policy.listed) - rest, 0.0)
-        listed = np.where(policy.actions >= 0, policy.actions, 0)
-        for part in chunks(len(piece), listed.shape[1] * effects.shape[1]):
-            found[part] = np.einsum("ij,ijf->if", gained[part], effects[listed[part]])
-        return found + rest * effects.sum(axis=0)
-    for part in chunks(len(piece), k):
-        found[part] = np.einsum("ij,jf->if", probabilities(policy, piece.batch(part, k, actions.features)), effects)
-    return found
+    """sum over a of pi(a|x_i) effects[a] for effects (k, f), shape (n, f), from the actions that carry mass."""
+    k, count = len(actions), effects.shape[1]
+    if policy.fixed is not None:
+        return np.broadcast_to(policy.fixed @ effects, (len(piece), count))
+    batch = piece.batch(slice(0, len(piece)), k, actions.features)
+    listed = support(policy, batch)
+    found = np.empty((len(piece), count))
+    if listed is None:
+        for part in chunks(len(piece), k):
+            found[part] = np.einsum("ij,jf->if", probabilities(policy, piece.batch(part, k, actions.features)), effects)
+        return found
+    excess, named = listed.excess(), np.maximum(listed.actions, 0)
+    for part in chunks(len(piece), max(1, named.shape[1]) * count):
+        found[part] = np.einsum("ij,ijf->if", excess[part], effects[named[part]])
+    return found + listed.rest[:, None] * effects.sum(axis=0)
+
+
+def places_of(piece: Piece) -> Ints:
+    """The number of each kept row in its file."""
+    first = piece.source.origin[1] if piece.source.origin else 0
+    return first + (np.arange(piece.read) if piece.rows is None else piece.rows)
+
+
+def keys_of(piece: Piece, file: int) -> Array:
+    """(n,) 64 bits that rows of one cluster share, or that are the row's own: its place in the files."""
+    if piece.clusters is not None:
+        return piece.clusters
+    return (np.uint64(file) << np.uint64(44)) + places_of(piece).astype(np.uint64)
 
 
 def folds_of(piece: Piece, file: int, folds: int, seed: int) -> Ints:
     """The fold of each row: by a hash of its cluster, or of its place in the files. A cluster stays in one fold."""
     if folds == 1:
         return np.zeros(len(piece), dtype=np.intp)
-    if piece.clusters is not None:
-        keys = piece.clusters
-    else:
-        first = piece.source.origin[1] if piece.source.origin else 0
-        rows = first + (np.arange(piece.read) if piece.rows is None else piece.rows)
-        keys = (np.uint64(file) << np.uint64(44)) + rows.astype(np.uint64)
+    return folds_of_keys(keys_of(piece, file), folds, seed)
+
+
+def folds_of_keys(keys: Array, folds: int, seed: int) -> Ints:
     return (mixed(keys ^ np.uint64(seed * 0x9E3779B1)) % np.uint64(folds)).astype(np.intp)
 
 

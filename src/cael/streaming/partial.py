@@ -7,10 +7,13 @@ from typing import Any, final
 
 from cael._types import Floats
 from cael.streaming.moments import Clusters, Moments
+from cael.streaming.paths import PathSums
 from cael.streaming.pieces import Flaws
 from cael.streaming.tally import Changed, Tally
 
-MOST_STRETCHES = 4096
+MOST_STRETCHES, LEAST_STRETCHES = 4096, 640
+STRETCH_BYTES = 48 * 2**20
+"""What the stretches of a log may take together, while there are more than the least number of them."""
 
 
 @final
@@ -52,7 +55,8 @@ class Partial:
     their order. actions: by action. masses: for each target (k,) the sum of its probabilities of each action, or of
     the weights where only logged actions are known. tallies: of each target's weights. changed: of each (target, rule).
     clusters: sums by cluster, None without clusters or after there were too many of them (crowded). segments: for
-    each segment column, moments by label. flaws: by (column, what). low, high: range of the rewards.
+    each segment column, moments by label. flaws: by (column, what). low, high: range of the rewards. paths: of CAEL
+    (none where no row was read).
     """
 
     read: dict[int, int]
@@ -70,6 +74,7 @@ class Partial:
     low: float
     high: float
     most_clusters: int
+    paths: tuple[PathSums, ...] = ()
 
     def merge(self, other: Partial) -> Partial:
         """Of the rows of both; the order of merging changes no more than the last digits."""
@@ -94,6 +99,9 @@ class Partial:
             flaws=_merged(self.flaws, other.flaws),
             low=min(self.low, other.low),
             high=max(self.high, other.high),
+            paths=tuple(a.merge(b) for a, b in zip(self.paths, other.paths, strict=True))
+            if self.paths and other.paths
+            else self.paths or other.paths,
         )
 
 
@@ -108,7 +116,9 @@ def _merged(a: dict[Any, Any], b: dict[Any, Any]) -> dict[Any, Any]:
 def _in_order(stretches: tuple[Stretch, ...]) -> tuple[Stretch, ...]:
     """Sorted by their place; neighbours are put together where there are too many."""
     found = sorted(stretches, key=lambda each: each.place)
-    while len(found) > MOST_STRETCHES:
+    size = 8 * len(found[0].moments.mean) ** 2 if found else 1
+    most = max(LEAST_STRETCHES, min(MOST_STRETCHES, STRETCH_BYTES // size))
+    while len(found) > most:
         pairs = [a.merge(b) for a, b in zip(found[::2], found[1::2], strict=False)]
         found = [*pairs, found[-1]] if len(found) % 2 else pairs
     return tuple(found)

@@ -115,11 +115,7 @@ def ask_to_compare(log: ScannedLog, policies: Any, estimator: Estimator | None) 
         raise InputError("compare needs at least one policy.")
     chosen = estimator
     if chosen is None:
-        from cael.streaming.targets import target_of
-
-        probe = log.probe
-        complete = [target_of(each, probe, log.actions, log.columns.id).complete for each in named.values()]
-        chosen = default_estimator(log, complete)
+        chosen = default_estimator(log, [log.target(each).complete for each in named.values()])
     panel_ = {each.name: each for each in (LoggedMean(), chosen, *((SNIPS(),) if log.has_propensities else ()))}
     return ask(log, named, list(panel_.values()), asked=[LoggedMean(), chosen]), chosen
 
@@ -160,12 +156,9 @@ def segments(
 def ask_segments(
     log: ScannedLog, policy: Any, columns: tuple[str, ...], estimator: Estimator | None
 ) -> tuple[Answer, Estimator]:
-    from cael.streaming.targets import target_of
-
     chosen = estimator
     if chosen is None:
-        target = target_of(policy, log.probe, log.actions, log.columns.id)
-        chosen = default_estimator(log, [target.complete])
+        chosen = default_estimator(log, [log.target(policy).complete])
     return ask(log, {"": policy}, [LoggedMean(), chosen], asked=[LoggedMean(), chosen], segments=columns), chosen
 
 
@@ -180,8 +173,9 @@ def segments_of(answer: Answer, column: int, chosen: Estimator, level: float, se
             f"a segment needs at least {FEWEST_ROWS} rows; too few: {', '.join(few[:5])}. Put small ones together."
         )
     names = sorted(sums)
-    value = answer.combination(answer.of(chosen.name, 0))
-    base = answer.combination(answer.of("LoggedMean", 0))
+    value, base = (estimate_of(answer, answer.of(name, 0)).sums for name in (chosen.name, "LoggedMean"))
+    assert value is not None
+    assert base is not None
     parts = [sums[name] for name in names]
     values, bases, lifts = (np.array([_value(each, part) for part in parts]) for each in (value, base, value - base))
     columns = np.stack([_influence((value - base).coefficients, part) for part in parts], axis=1)

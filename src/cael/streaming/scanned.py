@@ -20,7 +20,7 @@ from cael.streaming.budget import Budget, bytes_of
 from cael.streaming.outcomes import Predictions, predictions_of
 from cael.streaming.pieces import Door, Piece, piece_of
 from cael.streaming.reading import Task, batches, fingerprint_of, found_files, opened, tasks_of
-from cael.streaming.targets import as_source
+from cael.streaming.targets import Target, as_source, target_of
 
 
 @final
@@ -43,6 +43,7 @@ class ScannedLog:
     workers: int
     client: Any
     notes: tuple[str, ...]
+    given_logging: Any = None
 
     @property
     def n_actions(self) -> int:
@@ -60,7 +61,25 @@ class ScannedLog:
 
     @property
     def has_propensities(self) -> bool:
-        return self.columns.propensity is not None
+        """Whether the probabilities of the logged actions are known: as a column, or from the logging policy."""
+        return self.columns.propensity is not None or self.given_logging is not None
+
+    @cached_property
+    def logging(self) -> Target | None:
+        """The logging policy, where it was given."""
+        if self.given_logging is None:
+            return None
+        found = target_of(self.given_logging, self.probe, self.actions, self.columns.id)
+        if not found.complete:
+            raise InputError(
+                f"logging={self.given_logging!r} knows only the probabilities of the logged actions. Name that column "
+                "as the propensity: columns={'propensity': ...} (--propensity)."
+            )
+        return found
+
+    def target(self, given: Any) -> Target:
+        """The target policy that this means."""
+        return target_of(given, self.probe, self.actions, self.columns.id, self.logging)
 
     def __repr__(self) -> str:
         n = "?" if self.rows is None else f"{self.rows}"
@@ -72,6 +91,8 @@ class ScannedLog:
     def fingerprint(self) -> str:
         """SHA-256 of the sizes and ends of all files and of how they are read; not of every value."""
         told = repr((self.columns, self.actions.labels, self.drop_invalid))
+        if self.given_logging is not None:
+            told += self.given_logging if isinstance(self.given_logging, str) else type(self.given_logging).__name__
         return fingerprint_of(self.source.files, told)
 
     @cached_property
@@ -96,7 +117,8 @@ class ScannedLog:
         clusters: bool = True,
     ) -> Door:  # fmt: skip
         """How its columns become arrays."""
-        return Door(self.columns, self.actions, self.has_propensities, contexts, segments, times, categories, clusters)
+        stored = self.columns.propensity is not None
+        return Door(self.columns, self.actions, stored, contexts, segments, times, categories, clusters)
 
     @cached_property
     def probe(self) -> Piece:
@@ -110,6 +132,7 @@ def scan(
     *,
     actions: Any = None,
     n_actions: int | None = None,
+    logging: Any = None,
     predictions: str | None = None,
     drop_invalid: bool = False,
     memory: int | str | None = None,
@@ -121,6 +144,8 @@ def scan(
     source : a file (Parquet, CSV, Arrow), a folder, a pattern, or a list of them.
     columns, actions, n_actions, drop_invalid : as of `cael.io.open_log`. Without `actions` or `n_actions`, the action
         column is read once to find the actions.
+    logging : the logging policy, where all its probabilities are known: in the forms of a target policy, such as
+        "dense:mu_*", or a function of contexts. CAEL needs it.
     predictions : columns with predictions of the reward, which DM, DR and SNDR then use: "LOGGED+TARGET" names that of
         the logged action and that of the target's actions; a pattern, or a column of lists, those of all actions.
         Without it, they train a ridge regression in a pass of its own.
@@ -130,6 +155,8 @@ def scan(
         see them under the same names. Or a function client(f, tasks) that gives f(task) for each task, in order, as
         `map` does: with it other engines can be used, such as joblib's backends or Spark.
     """
+    if isinstance(logging, str) and logging.strip() in ("estimate", "none", "logging"):
+        raise InputError(f"logging={logging!r} does not go with a scanned log; name columns, a table or a function.")
     files, name = found_files(source)
     table = opened(files, name)
     roles = resolve(table, as_columns(columns))
@@ -145,7 +172,7 @@ def scan(
         notes.append(f"Column {roles.id!r} is not checked for repeated decisions, as the log is streamed.")
     log = ScannedLog(
         table, tasks, roles, found, None if predictions is None else predictions_of(predictions, table), budget,
-        drop_invalid, budget.workers, client, tuple(notes),
+        drop_invalid, budget.workers, client, tuple(notes), logging,
     )  # fmt: skip
     if log.rows == 0:
         raise LogError(f"{name} has no rows: expected at least 2.")

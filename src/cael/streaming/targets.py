@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, final
 
 import numpy as np
 
-from cael._types import Floats
-from cael.errors import NeedsError, PolicyError
+from cael._types import Array, Floats
+from cael.errors import LogError, NeedsError, PolicyError, first_bad
 from cael.io.columns import CONVENTIONS
 from cael.io.encode import Actions, columns_of
 from cael.io.files import format_of
@@ -18,12 +18,15 @@ from cael.io.objects import load_object
 from cael.io.policies import Rows, build, guess
 from cael.io.sources import Source, open_source
 from cael.io.specs import PolicySpec, parse
-from cael.log import BATCH_BYTES, Batch
+from cael.log import BATCH_BYTES, PROPENSITY_ATOL, PROPENSITY_RTOL, Batch
 from cael.mixture import Mixture
-from cael.policy import LoggedOnly, Policy, Tabular, Uniform, as_policy, probabilities
+from cael.policy import LoggedOnly, Policy, Tabular, Uniform, as_policy, logged_probability, probabilities, support
 from cael.sparse import TopK
 from cael.streaming.pieces import Piece, numbers_of
 from cael.streaming.scratch import Scratch
+
+SOME, FAR = 8, 2**40
+"""Rows on which a policy is asked whether it looks at their numbers, and a number that no log has."""
 
 
 @final
@@ -77,10 +80,12 @@ def row_aligned(policy: Policy) -> bool:
     return isinstance(policy, LoggedOnly | TopK) or (isinstance(scores, np.ndarray) and scores.ndim == 2)
 
 
-def target_of(given: Any, probe: Piece, actions: Actions, id_column: str | None) -> Target:
+def target_of(
+    given: Any, probe: Piece, actions: Actions, id_column: str | None, logging: Target | None = None
+) -> Target:
     """The target that a spec, a policy, a (k,) array or a function of contexts means on a scanned log."""
     if isinstance(given, str | Mapping | PolicySpec):
-        return _from_spec(given, probe, actions, id_column)
+        return _from_spec(given, probe, actions, id_column, logging)
     policy = as_policy(given)
     if row_aligned(policy):
         raise PolicyError(
@@ -92,11 +97,13 @@ def target_of(given: Any, probe: Piece, actions: Actions, id_column: str | None)
     return Target(repr(policy), None, policy, policy.complete, contexts=not isinstance(policy, Tabular | Uniform))
 
 
-def _from_spec(given: Any, probe: Piece, actions: Actions, id_column: str | None) -> Target:
+def _from_spec(given: Any, probe: Piece, actions: Actions, id_column: str | None, logging: Target | None) -> Target:
     found = parse(given)
     spec = guess(found, probe.source) if isinstance(found, str) else found
+    if spec.kind == "logging" and logging is not None:
+        return replace(logging, label="logging")
     if spec.kind == "logging":
-        raise PolicyError("policy 'logging': the logging policy of a streamed log is known on logged actions alone.")
+        raise PolicyError("policy 'logging': the logging policy of this log is known on logged actions alone. Give it to scan with logging=.")
     if spec.kind == "uniform":
         return Target("uniform", None, Uniform(len(actions)), True)
     if spec.kind == "python":
@@ -125,19 +132,67 @@ def chunks(n: int, width: int) -> list[slice]:
 
 def mass_of(policy: Policy, piece: Piece, k: int, features: Floats | None) -> Floats:
     """The sum over rows of the policy's probability of each action, (k,)."""
-    if isinstance(policy, Tabular) and policy.table.ndim == 1:
-        return len(piece) * policy.table.astype(np.float64)
-    if isinstance(policy, Uniform):
-        return np.full(k, len(piece) / k)
-    if isinstance(policy, TopK):
-        listed, rest = policy.actions >= 0, np.asarray(policy.rest_each)
-        named = policy.actions[listed]
-        gained = np.asarray(policy.listed)[listed] - np.broadcast_to(rest[:, None], listed.shape)[listed]
-        return np.bincount(named, weights=gained, minlength=k).astype(np.float64) + float(rest.sum())
+    if policy.fixed is not None:
+        return len(piece) * policy.fixed
+    listed = support(policy, piece.batch(slice(0, len(piece)), k, features))
+    if listed is not None:
+        there = listed.actions >= 0
+        named: Array = np.bincount(listed.actions[there], weights=listed.excess()[there], minlength=k)
+        return named.astype(np.float64) + float(listed.rest.sum())
     total = np.zeros(k)
     for part in chunks(len(piece), k):
         total += probabilities(policy, piece.batch(part, k, features)).sum(axis=0)
     return total
+
+
+def refuse_by_position(policy: Policy, piece: Piece, actions: Actions) -> None:
+    """Refuse a policy that answers by the number of a row instead of by its contexts: batches have no such numbers.
+
+    It is asked about the same few rows under two sets of numbers.
+    """
+    some = piece.batch(slice(0, min(SOME, len(piece))), len(actions), actions.features)
+    ask = probabilities if policy.complete else logged_probability
+    try:
+        here = ask(policy, some)
+    except Exception:  # whatever is wrong without moving a row is said by the pass, with its place
+        return
+    try:
+        same = np.allclose(here, ask(policy, replace(some, rows=slice(FAR, FAR + len(some)))), rtol=1e-9, atol=1e-12)
+    except Exception:
+        same = False
+    if not same:
+        raise PolicyError(
+            f"{policy!r} gives the same contexts other probabilities, or none, where the number of the row differs: it "
+            "is aligned with the rows of a log in memory. For a scanned log, write it into a column and name that, as "
+            "in 'probability:COLUMN' or 'topk:ACTIONS+PROBABILITIES'; or give a function of contexts."
+        )
+
+
+def with_propensities(piece: Piece, logging: Policy, actions: Actions) -> Piece:
+    """The piece with the logging policy's probabilities of the logged actions; checked where the log has its own."""
+    own = logged_probability(logging, piece.batch(slice(0, len(piece)), len(actions), actions.features))
+    impossible = own <= 0
+    if impossible.any():
+        raise LogError(
+            f"the logging policy gives the logged action probability 0; {first_bad(impossible, own)}, counted from the "
+            f"start of a batch at {_place(piece)}. Check that the columns of logging are in the order of the actions."
+        )
+    given = piece.propensities
+    if given is None:
+        return replace(piece, propensities=own)
+    apart = ~np.isclose(own, given, rtol=PROPENSITY_RTOL, atol=PROPENSITY_ATOL)
+    if apart.any():
+        row = int(np.flatnonzero(apart)[0])
+        raise LogError(
+            f"propensities and logging disagree on {int(apart.sum())} rows of a batch at {_place(piece)}: its row "
+            f"{row} has propensity {given[row]}, but the logging policy gives its action {own[row]}. Check row order "
+            "and the layout of the columns."
+        )
+    return piece
+
+
+def _place(piece: Piece) -> str:
+    return f"row {piece.source.origin[1]:,} of {piece.source.origin[0]}" if piece.source.origin else "the start"
 
 
 def as_source(

@@ -16,11 +16,12 @@ from cael.streaming.demands import Key, features_of
 from cael.streaming.moments import BUCKETS, Clusters, Moments, cut, empty, grouped, moments_at, moments_by
 from cael.streaming.outcomes import Predictions
 from cael.streaming.partial import ActionSums, Partial, Stretch
+from cael.streaming.paths import Path, PathSums, fill
 from cael.streaming.pieces import Door, Flaws, Piece, flaws_of, piece_of
 from cael.streaming.reading import Task, batches
 from cael.streaming.scratch import Scratch
 from cael.streaming.tally import Changed, Rule, Tallying
-from cael.streaming.targets import Target, as_source, chunks, mass_of
+from cael.streaming.targets import Target, as_source, chunks, mass_of, with_propensities
 
 SPREAD = 617
 """Buckets that the first rows of two files are apart, so that many short files fill all buckets."""
@@ -33,7 +34,8 @@ class Work:
 
     name: of the log. columns: those to read. size: rows of a batch. r0: taken off the rewards. keys: the features.
     rules: (target, rule) pairs. pairs: (target, outcome) pairs. top: largest weights to keep. stretch: rows of a
-    stretch. most_clusters: beyond it, clusters are summed into buckets only.
+    stretch. most_clusters: beyond it, clusters are summed into buckets only. logging: the logging policy, where it is
+    known. paths: of CAEL.
     """
 
     name: str
@@ -50,6 +52,8 @@ class Work:
     top: int
     stretch: int
     most_clusters: int
+    logging: Target | None = None
+    paths: tuple[Path, ...] = ()
 
 
 def run(work: Work, task: Task) -> Partial:
@@ -98,6 +102,7 @@ class Summing:
     crowded: bool = False
     low: float = np.inf
     high: float = -np.inf
+    paths: tuple[PathSums, ...] = ()
 
     def __post_init__(self) -> None:
         work, k = self.work, len(self.work.door.actions)
@@ -120,6 +125,9 @@ class Summing:
         n = len(piece)
         if n == 0:
             return
+        logging = None if work.logging is None else work.logging.on(piece, work.door.actions)
+        if logging is not None:
+            piece = with_propensities(piece, logging, work.door.actions)
         shift = (number * SPREAD + at) % BUCKETS
         features = self._room(shift, n)
         shifted = np.subtract(piece.rewards, work.r0, out=self.scratch.take("shifted", n))
@@ -137,6 +145,10 @@ class Summing:
             rest = np.subtract(piece.rewards, logged, out=self.scratch.take(f"rest {t} {o}", n))
             residuals[t, o] = (rest, value)
         features_of(work.keys, features, shifted, weights, residuals)
+        found = fill(
+            work.keys, features, work.paths, piece, policies, logging, work.door.actions, number, residuals
+        )  # fmt: skip
+        self.paths = tuple(a.merge(b) for a, b in zip(self.paths, found, strict=True)) if self.paths else found
         self._keep(at, shift, piece, features)
         self._count(piece, policies, raw)
         self.rows += n
@@ -236,7 +248,7 @@ class Summing:
             actions=self.actions, masses=tuple(self.masses), tallies=tuple(each.done() for each in self.tallies),
             changed=tuple(self.changed), clusters=clusters, crowded=self.crowded, segments=tuple(self.segments),
             flaws=self.flaws, low=self.low, high=self.high,
-            most_clusters=self.work.most_clusters,
+            most_clusters=self.work.most_clusters, paths=self.paths,
         )  # fmt: skip
 
 

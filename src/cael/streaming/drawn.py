@@ -1,0 +1,161 @@
+"""A uniform sample of the rows of a scanned log, drawn in a pass, to train models on.
+
+Every row, or every cluster, has a number that is a hash of its place (or label) and of the seed. The sample is the rows
+with the smallest numbers, so that it does not depend on how the log is cut, and samples of parts of it merge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+
+from cael._types import Array, Ints
+from cael.errors import InputError
+from cael.io.sources import Source
+from cael.log import LoggedData
+from cael.policy import Policy
+from cael.streaming.outcomes import folds_of_keys, keys_of, places_of
+from cael.streaming.passes import reduced
+from cael.streaming.pieces import Door, Flaws, Piece, flaws_of, mixed, piece_of
+from cael.streaming.reading import Task
+from cael.streaming.scanned import ScannedLog
+from cael.streaming.targets import Target
+
+SALT = 0x5A3B1E5A3B1E
+"""Keeps the numbers of the sample apart from those of the folds."""
+EVERY = int(np.iinfo(np.uint64).max)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DrawWork:
+    """The pass that draws: at most `most` rows, of those whose number is at most `limit`."""
+
+    name: str
+    door: Door
+    columns: tuple[str, ...]
+    types: dict[str, Any]
+    size: int
+    seed: int
+    most: int
+    limit: int
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Some rows of a log as a table, and what is needed to draw on. read: rows that were read, by file. rows: of them
+    without a flaw. numbers: (m,) of the kept rows. files, places: (m,) where they stand."""
+
+    read: dict[int, int]
+    rows: int
+    flaws: dict[tuple[str, str], Flaws]
+    most: int
+    table: Any
+    numbers: Array
+    files: Ints
+    places: Ints
+    crowded: bool = False
+
+    def merge(self, other: Drawn) -> Drawn:
+        import pyarrow as pa
+
+        flaws = {
+            key: self.flaws[key].merge(other.flaws[key])
+            if key in self.flaws and key in other.flaws
+            else self.flaws.get(key, other.flaws.get(key))
+            for key in {**self.flaws, **other.flaws}
+        }
+        tables = [each.table for each in (self, other) if each.table is not None]
+        joined = Drawn(
+            {key: self.read.get(key, 0) + other.read.get(key, 0) for key in {**self.read, **other.read}},
+            self.rows + other.rows, flaws, self.most,  # type: ignore[arg-type]
+            pa.concat_tables(tables, promote_options="permissive") if tables else None,
+            np.concatenate([self.numbers, other.numbers]), np.concatenate([self.files, other.files]),
+            np.concatenate([self.places, other.places]),
+        )  # fmt: skip
+        return joined.cut()
+
+    def cut(self) -> Drawn:
+        """At most `most` rows: those below the number of the first that is too many, so that clusters stay whole."""
+        if len(self.numbers) <= self.most:
+            return self
+        return self.only(np.flatnonzero(self.numbers < np.partition(self.numbers, self.most)[self.most]))
+
+    def only(self, rows: Ints) -> Drawn:
+        return replace(
+            self, table=None if self.table is None else self.table.take(rows), numbers=self.numbers[rows],
+            files=self.files[rows], places=self.places[rows],
+        )  # fmt: skip
+
+    def in_order(self) -> Drawn:
+        """The rows in the order of the log."""
+        return self.only(np.lexsort((self.places, self.files)))
+
+
+def draw_run(work: DrawWork, task: Task) -> Drawn:
+    """The sample of one task."""
+    import pyarrow as pa
+
+    from cael.streaming.work import pieces
+
+    none = np.empty(0, np.uint64), np.empty(0, np.intp), np.empty(0, np.intp)
+    found = Drawn({task.number: 0}, 0, {}, work.most, None, *none)
+    for at, piece in pieces(work.name, task, work.door, work.columns, work.size, work.types):
+        numbers = mixed(keys_of(piece, task.number) ^ np.uint64((SALT + work.seed * 0x9E3779B1) % 2**64))
+        kept = np.flatnonzero(numbers <= np.uint64(work.limit))
+        inside = kept if piece.rows is None else piece.rows[kept]
+        table = pa.Table.from_batches([piece.source.memory]).take(inside) if len(inside) else None
+        own = Drawn(
+            {task.number: piece.read}, len(piece), flaws_of(piece, task.number, at), work.most, table, numbers[kept],
+            np.full(len(kept), task.number, np.intp), places_of(piece)[kept],
+        )  # fmt: skip
+        found = found.merge(own.cut())
+    return found
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """The drawn rows as a log in memory, without its policies. piece: the rows, for policies that are columns of them.
+    keys: (m,) what folds are drawn by. places: (m,) numbers that tell the rows of all files apart."""
+
+    log: LoggedData
+    piece: Piece
+    keys: Array
+    places: Ints
+
+    def folds(self, count: int, seed: int) -> list[Ints]:
+        """The rows of each fold: the same folds as of all rows of the stream."""
+        fold = folds_of_keys(self.keys, count, seed)
+        return [np.flatnonzero(fold == each) for each in range(count)]
+
+    def policy(self, target: Target, log: ScannedLog) -> Policy:
+        return target.on(self.piece, log.actions)
+
+
+def draw(log: ScannedLog, columns: tuple[str, ...], size: int, most: int, seed: int) -> tuple[Drawn, Sample | None]:
+    """What a pass found, and the sample of at most `most` rows; None where there are fewer than two. size: of batches."""
+    # Of a log whose length is known, rows that will hardly be among the smallest are not kept at all.
+    share = 1.0 if not log.rows else (most + 6 * np.sqrt(most)) / log.rows
+    limit = EVERY if share >= 1 else int(share * EVERY)
+    door = log.door(contexts=True, times=False)
+    work = DrawWork(log.source.name, door, columns, log.csv_types, size, seed, most, limit)
+    found = reduced(draw_run, work, log.tasks, log.workers, log.client).in_order()
+    return found, None if len(found.numbers) < 2 else _sample(log, found)
+
+
+def _sample(log: ScannedLog, found: Drawn) -> Sample:
+    kinds = tuple(zip(found.table.column_names, found.table.schema.types, strict=True))
+    piece = piece_of(Source(log.source.name, kinds, memory=found.table), log.door(contexts=True, times=False))
+    if len(piece) != len(found.numbers):
+        raise InputError(f"{log.source.name} changed while the log was read. Nothing may write to its files.")
+    places = (found.files << 44) + found.places
+    clusters = None if piece.clusters is None else np.unique(piece.clusters, return_inverse=True)[1]
+    made = LoggedData(
+        piece.contexts, piece.actions, piece.rewards, n_actions=log.n_actions, action_features=log.action_features,
+        clusters=clusters, copy=False,
+    )  # fmt: skip
+    return Sample(made, piece, places.astype(np.uint64) if piece.clusters is None else piece.clusters, places)

@@ -1,0 +1,104 @@
+"""CAEL on a scanned log: networks are trained on a sample of its rows, and every row is weighted in the pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, final
+
+from cael.embedding.auto import to_learn
+from cael.embedding.cael import CAEL
+from cael.embedding.settings import Growth
+from cael.errors import InputError, NeedsError
+from cael.problem import NEEDS
+from cael.streaming.drawn import Drawn, Sample, draw
+from cael.streaming.paths import MOST_TOP, Path
+from cael.streaming.pieces import refuse_text_contexts
+from cael.streaming.scanned import ScannedLog
+from cael.streaming.tally import most_top
+from cael.streaming.targets import Target
+
+if TYPE_CHECKING:
+    from cael.embedding.rewards import SparseRewards
+
+
+@final
+@dataclass(eq=False)
+class Learning:
+    """What was learned for the estimators of one question: samples and models are made once for all of them."""
+
+    log: ScannedLog
+    targets: tuple[Target, ...]
+    r0: float
+    paths: list[Path] = field(default_factory=list)
+    samples: dict[tuple[int, int], tuple[Drawn, Sample | None]] = field(default_factory=dict)
+    trained: dict[tuple[Growth, int, int], SparseRewards] = field(default_factory=dict)
+    places: dict[tuple[CAEL, int], int] = field(default_factory=dict)
+
+    def missing(self, target: int) -> list[str]:
+        """What CAEL needs and this log and target do not have, in words."""
+        found = [] if self.log.logging is not None else [NEEDS["logging"]]
+        found += [] if self.targets[target].complete else [NEEDS["probabilities"]]
+        return [*found, *to_learn(equal=False)]
+
+    def path(self, estimator: CAEL, target: int) -> int:
+        """The number of the path of an estimator on a target; its networks are trained where that was not done."""
+        key = (estimator, target)
+        if key not in self.places:
+            self.paths.append(self._made(estimator, target))
+            self.places[key] = len(self.paths) - 1
+        return self.places[key]
+
+    def _made(self, estimator: CAEL, target: int) -> Path:
+        from cael.embedding.paths import unit_of
+
+        log, logging = self.log, self.log.logging
+        assert logging is not None
+        drawn, sample = self._sample(estimator.growth.rows, estimator.seed)
+        if sample is None:
+            raise InputError("there are no rows to train networks on.")
+        rewards = self._rewards(estimator, sample)
+        candidates = estimator.drawn(drawn.rows, log.n_actions)
+        unit = unit_of(
+            sample.log, sample.policy(logging, log), sample.policy(self.targets[target], log), rewards, candidates,
+            estimator.seed, sample.places,
+        )  # fmt: skip
+        bare = replace(rewards.cpu(), folds=tuple(each[:0] for each in rewards.folds))
+        return Path(
+            target, bare, estimator.bandwidths, unit, candidates, estimator.folds, estimator.seed, estimator.form,
+            self.r0, min(MOST_TOP, most_top(drawn.rows)),
+        )  # fmt: skip
+
+    def _sample(self, rows: int, seed: int) -> tuple[Drawn, Sample | None]:
+        from cael.streaming.asking import checked, row_bytes, unique
+
+        log = self.log
+        refuse_text_contexts(log.source, log.columns)
+        roles = log.columns
+        columns = unique(
+            [roles.action, roles.reward, roles.propensity, roles.cluster, *(roles.contexts or ()),
+             *(column for each in (log.logging, *self.targets) if each is not None for column in each.columns)]
+        )  # fmt: skip
+        width = row_bytes(log.probe, columns) + 8 * (len(roles.contexts or ()) + 4)
+        most = min(rows, log.budget.sample_rows(width))
+        if (most, seed) not in self.samples:
+            found = draw(log, columns, log.budget.batch_rows(width), most, seed)
+            checked(log, found[0])
+            self.samples[most, seed] = found
+        return self.samples[most, seed]
+
+    def _rewards(self, estimator: CAEL, sample: Sample) -> SparseRewards:
+        from cael.embedding.rewards import sparse_rewards
+
+        missing = to_learn(equal=bool((sample.log.rewards == sample.log.rewards[0]).all()))
+        if missing:
+            raise NeedsError(f"it needs {'; and '.join(missing)}.")
+        key = (estimator.growth, estimator.folds, estimator.seed)
+        if key not in self.trained:
+            split = sample.folds(estimator.folds, estimator.seed)
+            if min(len(each) for each in split) == 0:
+                raise InputError(f"{len(sample.log)} rows leave one of {estimator.folds} folds empty; use fewer folds.")
+            self.trained[key] = sparse_rewards(
+                [sample.log], estimator.growth, estimator.folds, [estimator.seed], [split]
+            )[0]
+        return self.trained[key]
+
