@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from cael import inference
@@ -37,6 +36,7 @@ from cael.judging import choose_headline, judge
 from cael.lifting import control, lift_dict, lift_of
 from cael.log import LoggedData
 from cael.overlap import Overlap, overlap_of
+from cael.pictures import axis, picture
 from cael.policy import Policy
 from cael.problem import Problem
 from cael.streaming.scanned import ScannedLog
@@ -238,32 +238,31 @@ def html_rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody>"
 
 
-def axis(intervals: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """A common axis that shows the narrower half of the intervals whole; wider ones run off it."""
-    widths = [high - low for low, high in intervals]
-    limit = 4 * float(np.median(widths))
-    kept = [pair for pair, width in zip(intervals, widths, strict=True) if width <= limit] or list(intervals)
-    low, high = min(pair[0] for pair in kept), max(pair[1] for pair in kept)
-    return (low, high) if high > low else (low - 1, high + 1)
+def panel_with(
+    estimators: Sequence[Estimator] | Estimator | None, learn: bool | None
+) -> tuple[dict[str, Estimator], dict[str, Estimator]]:
+    """The default panel with what was asked for in it, and what was asked for, both by name."""
+    given = () if estimators is None else (estimators,) if isinstance(estimators, Estimator) else tuple(estimators)
+    for each in given:
+        if not isinstance(each, Estimator):
+            raise InputError(f"estimators must be cael estimators, such as cael.SNIPS(); got {each!r}.")
+    first = (Auto(),) if (LEARN if learn is None else learn) else ()
+    asked = {each.name: each for each in given}
+    return {**{each.name: each for each in (*first, *panel())}, **asked}, asked
 
 
-def picture(low: float, value: float, high: float, left: float, right: float, width: int) -> str:
-    """An interval as text on the axis [left, right]: ├───●───┤, with arrows where it runs off."""
-
-    def place(x: float) -> int:
-        return round((x - left) / (right - left) * (width - 1))
-
-    cells = [" "] * width
-    for at in range(max(0, place(low)), min(width - 1, place(high)) + 1):
-        cells[at] = "─"
-    for x, mark in ((low, "├"), (high, "┤"), (value, "●")):
-        if 0 <= place(x) < width:
-            cells[place(x)] = mark
-    if place(low) < 0:
-        cells[0] = "◀"
-    if place(high) >= width:
-        cells[-1] = "▶"
-    return "".join(cells)
+def concluded(
+    estimates: Sequence[Estimate],
+    skipped: Sequence[tuple[str, str]],
+    headline: str | Estimator | None,
+    verdict: Callable[[str], Verdict],
+    **told: Any,
+) -> Evaluation:
+    """The evaluation that these estimates make. verdict: on the headline, by its name. told: its other fields."""
+    if not any(each.estimator != "LoggedMean" for each in estimates):
+        raise NeedsError("nothing can be said about this policy: " + " ".join(f"{n}: {why}" for n, why in skipped))
+    chosen = choose_headline(estimates, headline.name if isinstance(headline, Estimator) else headline)
+    return Evaluation(tuple(estimates), tuple(skipped), headline=chosen, verdict=verdict(chosen), **told)
 
 
 def evaluate(
@@ -300,15 +299,10 @@ def evaluate(
     refuse_constant_rewards(log)
     inference.check_level(level)
     problem = Problem(log, policy)
-    given = () if estimators is None else (estimators,) if isinstance(estimators, Estimator) else estimators
-    for each in given:
-        if not isinstance(each, Estimator):
-            raise InputError(f"estimators must be cael estimators, such as cael.MIPS(); got {each!r}.")
+    wanted, asked = panel_with(estimators, learn)
+    for each in asked.values():
         problem.require(each.name, each.needs)
-    asked = {each.name: each for each in given}
     estimates, skipped = [], []
-    first = (Auto(),) if (LEARN if learn is None else learn) else ()
-    wanted = {**{default.name: default for default in (*first, *panel())}, **asked}
     for each in wanted.values():
         missing = problem.missing(each.needs)
         if missing:
@@ -320,15 +314,12 @@ def evaluate(
             if each.name in asked:
                 raise
             skipped.append((each.name, str(error)))
-    if not any(each.estimator != "LoggedMean" for each in estimates):
-        raise NeedsError("nothing can be said about this policy: " + " ".join(f"{n}: {why}" for n, why in skipped))
-    chosen = choose_headline(estimates, headline.name if isinstance(headline, Estimator) else headline)
     found = survey(log, problem.policy)
-    return Evaluation(
-        tuple(estimates), tuple(skipped), repr(log), repr(problem.policy), chosen,
-        judge(log, found, estimates, chosen, level, thresholds), _overlap(problem, found), level,
-        control(problem, wanted[chosen]),
+    made = concluded(
+        estimates, skipped, headline, lambda chosen: judge(log, found, estimates, chosen, level, thresholds),
+        log=repr(log), policy=repr(problem.policy), overlap=_overlap(problem, found), level=level,
     )  # fmt: skip
+    return replace(made, control=control(problem, wanted[made.headline]))
 
 
 def _overlap(problem: Problem, found: Survey) -> Overlap | None:

@@ -49,12 +49,12 @@ def streamed(
         if large.dask is not None or large.predictions is not None:
             raise InputError(f"{log}: an .npz log is read whole; --dask and --predictions need files of columns.")
         return None
-    need = needed(log, columns, policies)
+    need = needed(log, columns, [*policies, reading.logging or ""])
     why = "as --dask asks" if large.dask else "as --predictions asks" if large.predictions else ""
     if not why and need <= budget:
         return None
     why = why or f"as it would take about {shown(need)} in memory and {shown(budget)} may be used (--memory)"
-    refused = {**refused, "--logging": reading.logging not in (None, "none")}
+    refused = {**refused, "--logging estimate": reading.logging == "estimate"}
     given = [name for name, wanted in refused.items() if wanted]
     if given:
         raise InputError(f"{given[0]} needs the log in memory, and it is streamed, {why}.")
@@ -64,7 +64,8 @@ def streamed(
         columns = replace(columns or Columns(), propensity=None)
     found = scan(
         log, columns, actions=reading.actions, n_actions=reading.n_actions, predictions=large.predictions,
-        drop_invalid=reading.drop_invalid, memory=budget, client=large.dask,
+        logging=None if reading.logging == "none" else reading.logging, drop_invalid=reading.drop_invalid,
+        memory=budget, client=large.dask,
     )  # fmt: skip
     return replace(found, notes=(f"The log was streamed, {why}.", *found.notes))
 
@@ -118,14 +119,15 @@ def evaluate(
     seed: int,
 ) -> tuple[Evaluation, dict[str, Any], Facts]:  # fmt: skip
     """The evaluation, the segments by column, and what was read; all from one pass."""
+    from cael.evaluation import panel_with
     from cael.io.specs import named
     from cael.streaming.asking import ask
-    from cael.streaming.results import default_estimator, evaluation_of, question, segments_of
+    from cael.streaming.results import default_estimator, evaluation_of, segments_of
 
     name, spec = named(policy)
-    everything, asked = question(log, estimators, None if learn else False)
+    wanted, asked = panel_with(estimators, None if learn else False)
     columns = log.columns.segment or ()
-    answer = ask(log, {name: spec}, everything, asked=asked, segments=tuple(columns))
+    answer = ask(log, {name: spec}, list(wanted.values()), asked=asked, segments=tuple(columns))
     found = evaluation_of(answer, asked, level, headline, None)
     chosen = default_estimator(log, [answer.targets[0].complete])
     parts = {column: segments_of(answer, at, chosen, level, seed) for at, column in enumerate(columns)}

@@ -78,8 +78,18 @@ class SparseRewards:
 
     def cpu(self) -> SparseRewards:
         """The same on the CPU, for other processes."""
+        return self._to(device="cpu")
+
+    def double(self) -> SparseRewards:
+        """The same with numbers of 64 bits: slower, and what a row is told does not depend on the block that it is in.
+
+        With 32 bits the sixth digit does, as products of other shapes are added up in another order.
+        """
+        return self._to(dtype=torch.float64)
+
+    def _to(self, **where: Any) -> SparseRewards:
         members = tuple(
-            tuple(Member({n: v.cpu() for n, v in each.weights.items()}, each.table.cpu()) for each in some)
+            tuple(Member({n: v.to(**where) for n, v in each.weights.items()}, each.table.to(**where)) for each in some)
             for some in self.members
         )
         return replace(self, members=members)
@@ -130,8 +140,8 @@ class SparseRewards:
         return found * self.spread + self.mean
 
     def _inputs(self, fold: int, batch: Batch) -> torch.Tensor:
-        device = self.members[fold][0].table.device
-        return torch.as_tensor((batch.contexts - self.centre) / self.scale, dtype=torch.float32, device=device)
+        like = self.members[fold][0].table
+        return torch.as_tensor((batch.contexts - self.centre) / self.scale, dtype=like.dtype, device=like.device)
 
 
 def sparse_rewards(

@@ -29,6 +29,8 @@ WIDTH = 1.2816
 """Half-widths of SLOPE++ in standard errors: the 90% quantile, as of `SLOPE`."""
 SAME = 1e-9
 """Weights whose mean has a smaller error than this are all 1."""
+ROUNDING = 1e-12
+"""A second moment that is so near to 1 is 1."""
 
 
 @final
@@ -151,9 +153,7 @@ class PathRows(ABC):
         """The estimate whose contributions are the score."""
 
 
-def choose_bandwidth(
-    name: str, rows: PathRows, rewards: SparseRewards, form: str, selector: str | float
-) -> Estimate:
+def choose_bandwidth(name: str, rows: PathRows, rewards: SparseRewards, form: str, selector: str | float) -> Estimate:
     """Choose a bandwidth, blend, and tell everything that was looked at."""
     scores, path = scores_of(rows.means, form, rows.r0), rows.path
     facts, anchor = path_facts(rows, rewards.explained, scores, form)
@@ -192,7 +192,8 @@ def _weighted(rows: PathRows, rewards: SparseRewards, j: int, share: float, seco
     path, n = rows.path, rows.n
     w = weight_of(rows.means, j).blended(weight_of(rows.means, 0), share)
     # The second moment of the weights is known, and so the error of their mean; what few matching rows show is less.
-    error = max(float(np.sqrt(rows.variance(w))), float(np.sqrt(max(second - 1, 0.0) / n)))
+    excess = second - 1 if second - 1 > ROUNDING else 0.0
+    error = max(float(np.sqrt(rows.variance(w))), float(np.sqrt(excess / n)))
     numbers, mean = rows.weights(j, share), w.mean(rows.means)
     # What a sample of actions loses is no fault of the log.
     own_loss = 0.0 if path.drawn is None else (1 - share) * float(path.lost[j]) + share * float(path.lost[0])

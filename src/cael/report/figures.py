@@ -16,8 +16,9 @@ import numpy as np
 
 from cael.comparison import Comparison
 from cael.estimate import Estimate
-from cael.evaluation import Evaluation, axis, trusted
+from cael.evaluation import Evaluation, trusted
 from cael.overlap import Overlap
+from cael.pictures import axis
 from cael.segmentation import Segment, Segments
 from cael.verdict import Thresholds
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -41,7 +41,8 @@ CSV_STRETCH = 1024
 @dataclass(frozen=True, eq=False)
 class Answer:
     """What one pass over a log found. demands: of the estimators that could be streamed. index: the place of each
-    feature. skipped: (target, estimator, reason). dropped: (reason, rows). warnings: what to tell the user. paths: of CAEL."""
+    feature. skipped: (target, estimator, reason). dropped: (reason, rows). warnings: what to tell the user.
+    paths: of CAEL."""
 
     log: ScannedLog
     names: tuple[str, ...]
@@ -115,12 +116,12 @@ def ask(
     policies: Mapping[str, Any],
     estimators: Sequence[Estimator],
     *,
-    asked: Sequence[Estimator] = (),
+    asked: Collection[str] = (),
     segments: tuple[str, ...] = (),
 ) -> Answer:
     """One pass over the log (and one before it where Ridge is trained) for all targets and estimators.
 
-    asked: those of the estimators whose impossibility is an error; the others are skipped with the reason.
+    asked: names of the estimators whose impossibility is an error; the others are skipped with the reason.
     """
     probe = log.probe
     for column in segments:
@@ -130,7 +131,6 @@ def ask(
         if each is not None and each.policy is not None and each.contexts:
             refuse_text_contexts(log.source, log.columns)
             refuse_by_position(each.policy, piece_of(probe.source, log.door(contexts=True)), log.actions)
-    wanted = {each.name for each in asked}
     r0 = float(probe.rewards.mean()) if len(probe) else 0.0
     wanting = Wanting(log, targets, Learning(log, targets, r0))
     demands: list[Wanted] = []
@@ -142,7 +142,7 @@ def ask(
             except LogError:
                 raise
             except CaelError as error:
-                if estimator.name in wanted:
+                if estimator.name in asked:
                     raise type(error)(f"{estimator.name}: {error}") from None
                 skipped.append((t, estimator.name, str(error)))
     outcomes, paths = prepared(log, wanting.models, probe), tuple(wanting.learning.paths)

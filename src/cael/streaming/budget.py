@@ -16,7 +16,7 @@ UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KI
 PROGRAM = 256 * 2**20
 """What Python, numpy, scipy and Arrow take before the first row."""
 
-LEARNING = 640 * 2**20
+LEARNING = 512 * 2**20
 """What torch, and networks while they are trained with the default settings, take besides."""
 
 LEAST = 384 * 2**20

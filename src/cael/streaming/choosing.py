@@ -52,7 +52,9 @@ class Streamed(PathRows):
         mean = float(w @ self.means)
         squares = float(w @ self.answer.partial.moments.comoment[np.ix_(self.places, self.places)] @ w)
         largest, tail = self.sums.tail_index(j, share, self.n)
-        return WeightNumbers(self.n / (1 + max(squares, 0.0) / self.n / mean / mean) if mean > 0 else 0.0, largest, tail)
+        return WeightNumbers(
+            self.n / (1 + max(squares, 0.0) / self.n / mean / mean) if mean > 0 else 0.0, largest, tail
+        )
 
     def estimate(self, name: str, score: Linear, diagnostics: Diagnostics) -> Estimate:
         found = self._combination(score)

@@ -149,8 +149,8 @@ def features_of(
     weights: dict[tuple[int, Rule], Floats],
     residuals: dict[tuple[int, int], tuple[Floats, Floats]],
 ) -> None:
-    """Fill out (p, n), but for keys of other kinds (`paths.fill`). shifted: (n,) r'. weights: by target and rule. residuals: by target and outcome, the columns
-    r - q(x, a) and q(x, pi)."""
+    """Fill out (p, n), but for keys of other kinds (`paths.fill`). shifted: (n,) r'. weights: by target and rule.
+    residuals: by target and outcome, the columns r - q(x, a) and q(x, pi)."""
     for row, key in zip(out, keys, strict=True):
         kind = key[0]
         if kind == "r":

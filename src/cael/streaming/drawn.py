@@ -25,6 +25,10 @@ from cael.streaming.targets import Target
 
 SALT = 0x5A3B1E5A3B1E
 """Keeps the numbers of the sample apart from those of the folds."""
+CLUSTERED = 4
+"""Of clusters, whose number and sizes are not known, so many times as many are looked at."""
+SLACK = 2
+"""Rows are thrown out when there are so many times too many: not for each batch."""
 EVERY = int(np.iinfo(np.uint64).max)
 
 
@@ -47,12 +51,14 @@ class DrawWork:
 @dataclass(frozen=True, eq=False)
 class Drawn:
     """Some rows of a log as a table, and what is needed to draw on. read: rows that were read, by file. rows: of them
-    without a flaw. numbers: (m,) of the kept rows. files, places: (m,) where they stand."""
+    without a flaw. most: rows to keep. limit: the largest number that may still be among them. numbers: (m,) of the kept rows. files, places: (m,) where they stand.
+    """
 
     read: dict[int, int]
     rows: int
     flaws: dict[tuple[str, str], Flaws]
     most: int
+    limit: int
     table: Any
     numbers: Array
     files: Ints
@@ -71,18 +77,22 @@ class Drawn:
         tables = [each.table for each in (self, other) if each.table is not None]
         joined = Drawn(
             {key: self.read.get(key, 0) + other.read.get(key, 0) for key in {**self.read, **other.read}},
-            self.rows + other.rows, flaws, self.most,  # type: ignore[arg-type]
+            self.rows + other.rows, flaws, self.most, min(self.limit, other.limit),  # type: ignore[arg-type]
             pa.concat_tables(tables, promote_options="permissive") if tables else None,
             np.concatenate([self.numbers, other.numbers]), np.concatenate([self.files, other.files]),
             np.concatenate([self.places, other.places]),
         )  # fmt: skip
-        return joined.cut()
+        return joined.cut(SLACK)
 
-    def cut(self) -> Drawn:
-        """At most `most` rows: those below the number of the first that is too many, so that clusters stay whole."""
-        if len(self.numbers) <= self.most:
-            return self
-        return self.only(np.flatnonzero(self.numbers < np.partition(self.numbers, self.most)[self.most]))
+    def cut(self, times: int = 1) -> Drawn:
+        """At most `most` rows, where there are more than so many times as many: those below the number of the first
+        that is too many, so that clusters stay whole."""
+        kept = self.numbers <= np.uint64(self.limit)
+        limit, left = self.limit, self.numbers[kept]
+        if len(left) > times * self.most:
+            limit = int(np.partition(left, self.most)[self.most]) - 1
+            kept = self.numbers <= np.uint64(max(limit, 0))
+        return self if kept.all() else replace(self, limit=max(limit, 0)).only(np.flatnonzero(kept))
 
     def only(self, rows: Ints) -> Drawn:
         return replace(
@@ -102,18 +112,18 @@ def draw_run(work: DrawWork, task: Task) -> Drawn:
     from cael.streaming.work import pieces
 
     none = np.empty(0, np.uint64), np.empty(0, np.intp), np.empty(0, np.intp)
-    found = Drawn({task.number: 0}, 0, {}, work.most, None, *none)
+    found = Drawn({task.number: 0}, 0, {}, work.most, work.limit, None, *none)
     for at, piece in pieces(work.name, task, work.door, work.columns, work.size, work.types):
         numbers = mixed(keys_of(piece, task.number) ^ np.uint64((SALT + work.seed * 0x9E3779B1) % 2**64))
         kept = np.flatnonzero(numbers <= np.uint64(work.limit))
         inside = kept if piece.rows is None else piece.rows[kept]
         table = pa.Table.from_batches([piece.source.memory]).take(inside) if len(inside) else None
         own = Drawn(
-            {task.number: piece.read}, len(piece), flaws_of(piece, task.number, at), work.most, table, numbers[kept],
-            np.full(len(kept), task.number, np.intp), places_of(piece)[kept],
+            {task.number: piece.read}, len(piece), flaws_of(piece, task.number, at), work.most, work.limit, table,
+            numbers[kept], np.full(len(kept), task.number, np.intp), places_of(piece)[kept],
         )  # fmt: skip
-        found = found.merge(own.cut())
-    return found
+        found = found.merge(own)
+    return found.cut()
 
 
 @final
@@ -137,13 +147,14 @@ class Sample:
 
 
 def draw(log: ScannedLog, columns: tuple[str, ...], size: int, most: int, seed: int) -> tuple[Drawn, Sample | None]:
-    """What a pass found, and the sample of at most `most` rows; None where there are fewer than two. size: of batches."""
+    """What a pass found, and the sample of at most `most` rows; None with fewer than two. size: of a batch."""
     # Of a log whose length is known, rows that will hardly be among the smallest are not kept at all.
     share = 1.0 if not log.rows else (most + 6 * np.sqrt(most)) / log.rows
+    share *= 1 if log.columns.cluster is None else CLUSTERED
     limit = EVERY if share >= 1 else int(share * EVERY)
     door = log.door(contexts=True, times=False)
     work = DrawWork(log.source.name, door, columns, log.csv_types, size, seed, most, limit)
-    found = reduced(draw_run, work, log.tasks, log.workers, log.client).in_order()
+    found = reduced(draw_run, work, log.tasks, log.workers, log.client).cut().in_order()
     return found, None if len(found.numbers) < 2 else _sample(log, found)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Collection
 
 import numpy as np
 
@@ -92,7 +93,7 @@ def refuse_constant(answer: Answer) -> None:
         )
 
 
-def estimates_of(answer: Answer, target: int, asked: set[str]) -> tuple[list[Estimate], list[tuple[str, str]]]:
+def estimates_of(answer: Answer, target: int, asked: Collection[str]) -> tuple[list[Estimate], list[tuple[str, str]]]:
     """The estimates of a target, and (estimator, reason) for those that its weights do not allow."""
     found, skipped = [], [(name, why) for t, name, why in answer.skipped if t == target]
     for demand in answer.demands:

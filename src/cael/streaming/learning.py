@@ -55,7 +55,7 @@ class Learning:
         assert logging is not None
         drawn, sample = self._sample(estimator.growth.rows, estimator.seed)
         if sample is None:
-            raise InputError("there are no rows to train networks on.")
+            raise InputError("there are no rows to train networks on: no whole cluster fits into the sample.")
         rewards = self._rewards(estimator, sample)
         candidates = estimator.drawn(drawn.rows, log.n_actions)
         unit = unit_of(
@@ -101,4 +101,3 @@ class Learning:
                 [sample.log], estimator.growth, estimator.folds, [estimator.seed], [split]
             )[0]
         return self.trained[key]
-

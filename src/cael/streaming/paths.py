@@ -18,7 +18,6 @@ from cael.log import BATCH_BYTES, Batch
 from cael.policy import Policy
 from cael.streaming.outcomes import folds_of, places_of
 from cael.streaming.pieces import Piece
-from cael.streaming.tally import largest_of
 from cael.weights import tail_of
 
 if TYPE_CHECKING:
@@ -48,15 +47,16 @@ class Largest:
         """At most `most` rows by each of the two."""
         if self.pairs.shape[1] <= 2 * self.most:
             return self
-        lowest = np.array([float(largest_of(each, self.most).min()) for each in self.pairs])
-        kept = (self.pairs > lowest[:, None]).any(axis=0)
-        return Largest(self.most, self.pairs[:, kept], np.maximum(self.floors, lowest))
+        first = self.pairs.shape[1] - self.most
+        top = np.argpartition(self.pairs, first, axis=1)[:, first:]
+        lowest = np.take_along_axis(self.pairs, top, axis=1).min(axis=1)
+        return Largest(self.most, self.pairs[:, np.unique(top)], np.maximum(self.floors, lowest))
 
     def blended(self, share: float) -> Floats:
         """The largest of (1 - share) smoothed + share sharp, sorted: exactly those that no other row can exceed."""
         shares = np.array([1 - share, share])
         used = shares > 0
-        found = shares[used] @ self.pairs[used]
+        found = (shares[:, None] * self.pairs).sum(axis=0)
         sure = found >= float(shares[used] @ self.floors[used])
         return np.sort(found[sure] if sure.any() else found)
 
@@ -77,7 +77,7 @@ class PathSums:
         return PathSums(self.sums + other.sums, tuple(a.merge(b) for a, b in zip(self.tops, other.tops, strict=True)))
 
     def tail_index(self, j: int, share: float, n: int) -> tuple[float, float | None]:
-        """The largest blended weight of n, and the tail index (None: no tail) of as many of the largest as are known."""
+        """The largest blended weight of n rows, and the tail index (None: no tail) of as many as are known."""
         top = self.tops[j].blended(share)
         size = min(int(min(0.2 * n, 3 * math.sqrt(n))), len(top) - 1)
         if size < 5:
@@ -111,9 +111,7 @@ class Path:
         """The number of columns: those of `embedding.scores`, and r - f."""
         return 2 * len(self.bandwidths) + 3
 
-    def of(
-        self, piece: Piece, policy: Policy, logging: Policy, actions: Actions, file: int
-    ) -> tuple[Floats, PathSums]:
+    def of(self, piece: Piece, policy: Policy, logging: Policy, actions: Actions, file: int) -> tuple[Floats, PathSums]:
         """The columns (2J + 3, n) of a batch, and its sums."""
         from cael.embedding.paths import TABLES, block_path, cells_of, width_of
         from cael.embedding.scores import columns_of
@@ -173,7 +171,7 @@ def fill(
         sums.append(found[1])
     for row, key in zip(out, keys, strict=True):
         if key[0] == "path":
-            row[:] = columns[int(key[1])][key[2]]  # type: ignore[arg-type, call-overload]
+            row[:] = columns[int(key[1])][int(key[2])]  # type: ignore[arg-type]
         elif key[0] == "d":
             row[:] = residuals[key[1], key[2]][0]  # type: ignore[index]
         elif key[0] in ("lost", "second"):

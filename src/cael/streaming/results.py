@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings as python_warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,10 @@ import numpy as np
 from cael import inference
 from cael._types import Floats
 from cael.comparison import Compared, Comparison, within
-from cael.embedding import Auto
-from cael.errors import InputError, NeedsError
+from cael.errors import InputError
 from cael.estimate import Estimate
 from cael.estimators import SNDR, SNIPS, Estimator, LoggedMean
-from cael.evaluation import LEARN, Evaluation, panel
-from cael.judging import choose_headline
+from cael.evaluation import Evaluation, concluded, panel_with
 from cael.lifting import lift_of
 from cael.segmentation import FEWEST_ROWS, MOST_SEGMENTS, Segments, assembled
 from cael.streaming.asking import Answer, ask, named_policies
@@ -28,39 +26,22 @@ from cael.streaming.tally import Rule
 from cael.verdict import Thresholds
 
 
-def question(
-    log: ScannedLog, estimators: Sequence[Estimator] | Estimator | None, learn: bool | None
-) -> tuple[list[Estimator], list[Estimator]]:
-    """The panel with what was asked for, and what was asked for."""
-    given = () if estimators is None else (estimators,) if isinstance(estimators, Estimator) else tuple(estimators)
-    for each in given:
-        if not isinstance(each, Estimator):
-            raise InputError(f"estimators must be cael estimators, such as cael.SNIPS(); got {each!r}.")
-    first = (Auto(),) if (LEARN if learn is None else learn) else ()
-    named = {each.name: each for each in (*first, *panel(), *given)}
-    return list(named.values()), list(given)
-
-
 def evaluation_of(
-    answer: Answer, asked: Sequence[Estimator], level: float, headline: Any, thresholds: Thresholds | None
+    answer: Answer, asked: Collection[str], level: float, headline: Any, thresholds: Thresholds | None
 ) -> Evaluation:
-    """The evaluation of the first target of an answer."""
+    """The evaluation of the first target of an answer. asked: names of the estimators that were asked for."""
     refuse_constant(answer)
-    found, skipped = estimates_of(answer, 0, {each.name for each in asked})
-    if not any(each.estimator != "LoggedMean" for each in found):
-        raise NeedsError("nothing can be said about this policy: " + " ".join(f"{n}: {why}" for n, why in skipped))
-    chosen = choose_headline(found, headline.name if isinstance(headline, Estimator) else headline)
+    found, skipped = estimates_of(answer, 0, asked)
     limits = Thresholds() if thresholds is None else thresholds
-    verdict = judge(answer, 0, found, chosen, level, limits)
-    return Evaluation(
-        tuple(found), tuple(skipped), described(answer), answer.targets[0].label, chosen, verdict,
-        overlap_of(answer, 0), level,
+    return concluded(
+        found, skipped, headline, lambda chosen: judge(answer, 0, found, chosen, level, limits), log=described(answer),
+        policy=answer.targets[0].label, overlap=overlap_of(answer, 0), level=level,
     )  # fmt: skip
 
 
 def described(answer: Answer) -> str:
     log = answer.log
-    known = [name for name in ("propensity", "cluster", "timestamp") if getattr(log.columns, name) is not None]
+    known = log.known
     parts = [f"n={answer.n}", f"n_actions={log.n_actions}", f"files={len(log.source.files)}", *known]
     return f"ScannedLog({', '.join(parts)})"
 
@@ -77,8 +58,8 @@ def evaluate(
 ) -> Evaluation:
     """`cael.evaluate` on a scanned log."""
     inference.check_level(level)
-    everything, asked = question(log, estimators, learn)
-    answer = ask(log, {"": policy}, everything, asked=asked)
+    wanted, asked = panel_with(estimators, learn)
+    answer = ask(log, {"": policy}, list(wanted.values()), asked=asked)
     warn(answer)
     return evaluation_of(answer, asked, level, headline, thresholds)
 
@@ -117,7 +98,7 @@ def ask_to_compare(log: ScannedLog, policies: Any, estimator: Estimator | None) 
     if chosen is None:
         chosen = default_estimator(log, [log.target(each).complete for each in named.values()])
     panel_ = {each.name: each for each in (LoggedMean(), chosen, *((SNIPS(),) if log.has_propensities else ()))}
-    return ask(log, named, list(panel_.values()), asked=[LoggedMean(), chosen]), chosen
+    return ask(log, named, list(panel_.values()), asked=(LoggedMean().name, chosen.name)), chosen
 
 
 def comparison_of(
@@ -159,7 +140,8 @@ def ask_segments(
     chosen = estimator
     if chosen is None:
         chosen = default_estimator(log, [log.target(policy).complete])
-    return ask(log, {"": policy}, [LoggedMean(), chosen], asked=[LoggedMean(), chosen], segments=columns), chosen
+    both = [LoggedMean(), chosen]
+    return ask(log, {"": policy}, both, asked=[each.name for each in both], segments=columns), chosen
 
 
 def segments_of(answer: Answer, column: int, chosen: Estimator, level: float, seed: int) -> Segments:

@@ -81,10 +81,15 @@ class ScannedLog:
         """The target policy that this means."""
         return target_of(given, self.probe, self.actions, self.columns.id, self.logging)
 
+    @property
+    def known(self) -> list[str]:
+        """What is known beside actions and rewards."""
+        found = [name for name in ("propensity", "cluster", "timestamp") if getattr(self.columns, name) is not None]
+        return [*found, "logging"] if self.given_logging is not None else found
+
     def __repr__(self) -> str:
         n = "?" if self.rows is None else f"{self.rows}"
-        known = [name for name in ("propensity", "cluster", "timestamp") if getattr(self.columns, name) is not None]
-        parts = [f"n={n}", f"n_actions={self.n_actions}", f"files={len(self.source.files)}", *known]
+        parts = [f"n={n}", f"n_actions={self.n_actions}", f"files={len(self.source.files)}", *self.known]
         return f"ScannedLog({', '.join(parts)})"
 
     @cached_property

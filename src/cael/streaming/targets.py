@@ -103,7 +103,10 @@ def _from_spec(given: Any, probe: Piece, actions: Actions, id_column: str | None
     if spec.kind == "logging" and logging is not None:
         return replace(logging, label="logging")
     if spec.kind == "logging":
-        raise PolicyError("policy 'logging': the logging policy of this log is known on logged actions alone. Give it to scan with logging=.")
+        raise PolicyError(
+            "policy 'logging': the logging policy of this log is known on logged actions alone. Give it to scan with "
+            "logging= (--logging)."
+        )
     if spec.kind == "uniform":
         return Target("uniform", None, Uniform(len(actions)), True)
     if spec.kind == "python":

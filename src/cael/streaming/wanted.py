@@ -135,4 +135,3 @@ class Wanting:
                 )
         elif not self.targets[target].complete:
             raise NeedsError(f"it needs {NEEDS['probabilities']}.")
-
