@@ -12,6 +12,7 @@ import pytest
 import cael
 from cael.cli import main
 from tests.streaming.logs import K, table, write
+from tests.streaming.worlds import COLUMNS, paper
 
 distributed = pytest.importorskip("distributed")
 
@@ -45,6 +46,22 @@ def test_two_workers_say_what_threads_say(cluster, tmp_path):
         specs = {"a": "pi", "b": "uniform"}
         assert cael.compare(there, specs).to_dict() == cael.compare(here, specs).to_dict()
         assert cael.segments(there, "pi", "part").to_dict() == cael.segments(here, "pi", "part").to_dict()
+
+
+def test_cael_is_trained_here_and_weighted_by_the_workers(cluster, tmp_path):
+    """The networks are sent along; what the workers say is what threads say, to the last bit."""
+    pytest.importorskip("torch")
+    log, actions, _ = paper(500, clusters=70)
+    where = write(tmp_path / "log", log, [100, 200, 350], 50)
+    growth = cael.Growth(steps=20, penalties=(1.5,), restarts=1, rows=300)
+    quick, columns = cael.CAEL(growth=growth, folds=3), {**COLUMNS, "cluster": "user"}
+    both = [quick, cael.Auto(cael=quick)]
+    here = cael.scan(where, columns, actions=actions, logging="mu")
+    with distributed.Client(cluster) as client:
+        there = cael.scan(where, columns, actions=actions, logging="mu", client=client)
+        found = cael.evaluate(there, "pi", both, learn=False)
+    assert answers(found) == answers(cael.evaluate(here, "pi", both, learn=False))
+    assert found[quick.name].diagnostics.embedding.trained_rows <= 300
 
 
 def test_the_command_line_takes_the_address_of_a_scheduler(cluster, tmp_path, capsys):

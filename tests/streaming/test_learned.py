@@ -2,6 +2,9 @@
 
 import json
 import math
+import re
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -313,6 +316,29 @@ def test_the_sample_grows_with_the_budget_and_a_small_budget_is_refused():
     assert Budget(2**31, 1).sample_rows(100) > 1.5 * Budget(3 * 2**29, 1).sample_rows(100)
     with pytest.raises(cael.InputError, match=r"too little to train networks .* expected at least"):
         Budget(2**29, 1).sample_rows(100)
+
+
+MEASURE = """
+import pathlib, sys
+import cael
+where, actions, status = sys.argv[1:]
+growth = cael.Growth(steps=20, penalties=(1.5,), restarts=1)
+log = cael.scan(where, {"contexts": ["x_*"]}, actions=actions, logging="mu", memory="800MiB", workers=2)
+found = cael.evaluate(log, "pi", cael.CAEL(growth=growth), learn=False)
+print(found.estimates[-1].diagnostics.embedding.trained_rows)
+pathlib.Path(status).write_text(pathlib.Path("/proc/self/status").read_text())
+"""
+
+
+def test_training_and_weighting_stay_within_the_budget(long, tmp_path):
+    """The sample, 100,000 rows without a budget, is as large as the budget allows."""
+    where, actions, _ = long
+    listed, status = tmp_path / "actions.parquet", tmp_path / "status"
+    pa.parquet.write_table(actions, listed)
+    command = [sys.executable, "-c", MEASURE, str(where), str(listed), str(status)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert 1000 < int(done.stdout) < 10_000
+    assert int(re.search(r"VmHWM:\s+(\d+) kB", status.read_text())[1]) * 1024 < 800 * 2**20
 
 
 # --- policies that look at the numbers of rows
