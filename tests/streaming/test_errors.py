@@ -96,7 +96,7 @@ def test_estimators_that_need_the_log_in_memory_are_skipped_or_refused(tmp_path)
         cael.BaselineIPS(),
         cael.SwitchDR(),
         cael.SubGaussianIPS(),
-        cael.DR(cael.Boosting()),
+        cael.DR(cael.Sampled(cael.Logistic())),
         cael.CAELMIPS(),
     ):
         with pytest.raises(cael.NeedsError):

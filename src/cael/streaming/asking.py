@@ -15,7 +15,7 @@ from cael.diagnostics import WeightFacts
 from cael.errors import CaelError, LogError, PolicyError, SupportError
 from cael.estimators import Estimator
 from cael.log import LoggedData
-from cael.outcomes.base import FixedOutcome, OutcomeModel
+from cael.outcomes.base import FixedOutcome
 from cael.outcomes.ridge import Ridge
 from cael.streaming.demands import Demand, Key, combine
 from cael.streaming.drawn import Drawn
@@ -145,7 +145,7 @@ def ask(
                 if estimator.name in asked:
                     raise type(error)(f"{estimator.name}: {error}") from None
                 skipped.append((t, estimator.name, str(error)))
-    outcomes, paths = prepared(log, wanting.models, probe), tuple(wanting.learning.paths)
+    outcomes, paths = prepared(log, wanting, probe), tuple(wanting.learning.paths)
     work, index = work_of(log, targets, outcomes, demands, segments, probe, paths, r0)
     with one_thread() if paths else nullcontext():
         partial = reduced(run, work, log.tasks, log.workers, log.client)
@@ -163,17 +163,18 @@ def one_thread() -> AbstractContextManager[None]:
     return one_thread()
 
 
-def prepared(log: ScannedLog, models: Sequence[tuple[OutcomeModel, int, int]], probe: Piece) -> tuple[Predictions, ...]:
+def prepared(log: ScannedLog, wanting: Wanting, probe: Piece) -> tuple[Predictions, ...]:
     """Predictions of all outcome models; Ridge is trained in a pass over the log for each choice of folds."""
     sums: dict[tuple[int, int], RidgeSums] = {}
     found: list[Predictions] = []
-    for model, folds, seed in models:
+    for model, folds, seed in wanting.models:
         if isinstance(model, FixedOutcome):
             found.append(predictable(model))
+        elif not isinstance(model, Ridge):
+            found.append(wanting.learning.model(model, folds, seed))
         elif log.predictions is not None:
             found.append(log.predictions)
         else:
-            assert isinstance(model, Ridge)
             parts = parts_of(model, folds)
             if (parts, seed) not in sums:
                 sums[parts, seed] = ridge_sums(log, parts, seed, probe)

@@ -17,7 +17,7 @@ PROGRAM = 256 * 2**20
 """What Python, numpy, scipy and Arrow take before the first row."""
 
 LEARNING = 512 * 2**20
-"""What torch, and networks while they are trained with the default settings, take besides."""
+"""What torch, and networks or other models while they are trained, take besides."""
 
 LEAST = 384 * 2**20
 LEAST_ROWS, MOST_ROWS = 2**10, 2**16
@@ -94,8 +94,8 @@ class Budget:
         if rows < LEAST_ROWS:
             need = PROGRAM + LEARNING + 4 * COPIES * row_bytes * LEAST_ROWS
             raise InputError(
-                f"memory={shown(self.memory)} is too little to train networks on rows of {row_bytes:,.0f} bytes: "
-                f"expected at least {shown(need)}."
+                f"memory={shown(self.memory)} is too little to train models on a sample of rows of {row_bytes:,.0f} "
+                f"bytes: expected at least {shown(need)}."
             )
         return rows
 

@@ -28,8 +28,7 @@ from cael.estimators import (
     SubGaussianIPS,
     SwitchDR,
 )
-from cael.outcomes.base import FixedOutcome, OutcomeModel
-from cael.outcomes.ridge import Ridge
+from cael.outcomes.base import OutcomeModel
 from cael.streaming.moments import Combination, Moments
 from cael.streaming.tally import Rule
 
@@ -77,8 +76,6 @@ def demand_of(estimator: Estimator, target: int, number: Callable[[OutcomeModel]
     outcome = outcome_of(estimator)
     o = None
     if outcome is not None:
-        if not isinstance(outcome, Ridge | FixedOutcome):
-            raise NeedsError(f"{name}: {outcome!r} is trained on a log in memory; for a stream there is Ridge.")
         o = number(outcome)
     if isinstance(estimator, DM):
         return Demand(estimator, target, "model", None, o)

@@ -51,7 +51,8 @@ class DrawWork:
 @dataclass(frozen=True, eq=False)
 class Drawn:
     """Some rows of a log as a table, and what is needed to draw on. read: rows that were read, by file. rows: of them
-    without a flaw. most: rows to keep. limit: the largest number that may still be among them. numbers: (m,) of the kept rows. files, places: (m,) where they stand.
+    without a flaw. most: rows to keep. limit: the largest number that may still be among them. numbers: (m,) of the
+    kept rows. files, places: (m,) where they stand.
     """
 
     read: dict[int, int]

@@ -1,16 +1,20 @@
-"""CAEL on a scanned log: networks are trained on a sample of its rows, and every row is weighted in the pass."""
+"""Learning on a scanned log: networks and other models are trained on a sample of its rows, in this process."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, final
 
+from cael._types import Ints
 from cael.embedding.auto import to_learn
 from cael.embedding.cael import CAEL
 from cael.embedding.settings import Growth
 from cael.errors import InputError, NeedsError
+from cael.outcomes.base import OutcomeModel
+from cael.outcomes.sampled import Sampled
 from cael.problem import NEEDS
 from cael.streaming.drawn import Drawn, Sample, draw
+from cael.streaming.outcomes import Modelled
 from cael.streaming.paths import MOST_TOP, Path
 from cael.streaming.pieces import refuse_text_contexts
 from cael.streaming.scanned import ScannedLog
@@ -19,6 +23,9 @@ from cael.streaming.targets import Target
 
 if TYPE_CHECKING:
     from cael.embedding.rewards import SparseRewards
+
+MODEL_ROWS = 100_000
+"""Outcome models are trained on at most so many rows, as networks are by default."""
 
 
 @final
@@ -32,6 +39,7 @@ class Learning:
     paths: list[Path] = field(default_factory=list)
     samples: dict[tuple[int, int], tuple[Drawn, Sample | None]] = field(default_factory=dict)
     trained: dict[tuple[Growth, int, int], SparseRewards] = field(default_factory=dict)
+    models: dict[tuple[OutcomeModel, int, int], Modelled] = field(default_factory=dict)
     places: dict[tuple[CAEL, int], int] = field(default_factory=dict)
 
     def missing(self, target: int) -> list[str]:
@@ -68,6 +76,26 @@ class Learning:
             self.r0, min(MOST_TOP, most_top(drawn.rows)),
         )  # fmt: skip
 
+    def model(self, model: OutcomeModel, folds: int, seed: int) -> Modelled:
+        """An outcome model that needs rows, trained on a sample of them."""
+        if isinstance(model, Sampled):
+            raise NeedsError(f"{model!r} draws actions by the number of a row, which a stream has not.")
+        key = (model, folds, seed)
+        if key not in self.models:
+            sample = self._sample(MODEL_ROWS, seed)[1]
+            if sample is None:
+                raise InputError("there are no rows to train a model on: no whole cluster fits into the sample.")
+            several = model.trains and folds >= 2
+            found = model.fit_without(sample.log, self._folds(sample, folds, seed), seed) if several else []
+            self.models[key] = Modelled(tuple(found or [model.fit(sample.log, seed)]), seed, model.trains)
+        return self.models[key]
+
+    def _folds(self, sample: Sample, folds: int, seed: int) -> list[Ints]:
+        split = sample.folds(folds, seed)
+        if min(len(each) for each in split) == 0:
+            raise InputError(f"{len(sample.log)} rows leave one of {folds} folds empty; use fewer folds.")
+        return split
+
     def _sample(self, rows: int, seed: int) -> tuple[Drawn, Sample | None]:
         from cael.streaming.asking import checked, row_bytes, unique
 
@@ -94,9 +122,7 @@ class Learning:
             raise NeedsError(f"it needs {'; and '.join(missing)}.")
         key = (estimator.growth, estimator.folds, estimator.seed)
         if key not in self.trained:
-            split = sample.folds(estimator.folds, estimator.seed)
-            if min(len(each) for each in split) == 0:
-                raise InputError(f"{len(sample.log)} rows leave one of {estimator.folds} folds empty; use fewer folds.")
+            split = self._folds(sample, estimator.folds, estimator.seed)
             self.trained[key] = sparse_rewards(
                 [sample.log], estimator.growth, estimator.folds, [estimator.seed], [split]
             )[0]

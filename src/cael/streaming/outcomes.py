@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -13,8 +13,8 @@ from cael._types import Array, Floats, Ints
 from cael.errors import InputError
 from cael.io.encode import Actions, columns_of, matrix, told
 from cael.io.sources import Source
-from cael.log import LoggedData
-from cael.outcomes.base import FixedOutcome
+from cael.log import FEW, Batch, LoggedData
+from cael.outcomes.base import FittedOutcome, FixedOutcome
 from cael.outcomes.ridge import FOLDS, AdditiveOutcome, Ridge, Sums
 from cael.policy import Policy, probabilities, support
 from cael.streaming.pieces import Door, Piece, mixed, numbers_of
@@ -121,6 +121,40 @@ class Folded(Predictions):
             start = start + np.einsum("ij,ij->i", piece.contexts, slopes.T[fold])
         mean = expected(policy, piece, effects, actions)[rows, fold]
         return start + effects[piece.actions, fold], start + mean
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Modelled(Predictions):
+    """Models of any kind, one for each fold, trained on rows of a sample that are in the other folds; or one alone."""
+
+    models: tuple[FittedOutcome, ...]
+    seed: int
+    trained: bool
+    contexts: ClassVar[bool] = True
+
+    @property
+    def cross_fitted(self) -> bool | None:  # type: ignore[override]
+        return len(self.models) > 1 if self.trained else None
+
+    def terms(self, piece: Piece, policy: Policy, actions: Actions, file: int) -> tuple[Floats, Floats]:
+        logged, value = np.empty(len(piece)), np.empty(len(piece))
+        whole = piece.batch(slice(0, len(piece)), len(actions), actions.features)
+        fold = folds_of(piece, file, len(self.models), self.seed)
+        for number, model in enumerate(self.models):
+            rows = np.flatnonzero(fold == number)
+            for part in chunks(len(rows), FEW):
+                batch = rows_of(whole, rows[part])
+                logged[rows[part]], value[rows[part]] = model.logged(batch), model.expected(batch, policy)
+        return logged, value
+
+
+def rows_of(batch: Batch, rows: Ints) -> Batch:
+    """Some rows of a batch that counts from 0."""
+    return replace(
+        batch, rows=rows, contexts=batch.contexts[rows], actions=batch.actions[rows], rewards=batch.rewards[rows],
+        propensities=None if batch.propensities is None else batch.propensities[rows],
+    )  # fmt: skip
 
 
 def expected(policy: Policy, piece: Piece, effects: Floats, actions: Actions) -> Floats:

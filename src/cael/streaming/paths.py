@@ -7,16 +7,16 @@ whether or not a row is in the sample, no model that weights it has seen it, or 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 import numpy as np
 
 from cael._types import Floats
 from cael.io.encode import Actions
-from cael.log import BATCH_BYTES, Batch
+from cael.log import BATCH_BYTES
 from cael.policy import Policy
-from cael.streaming.outcomes import folds_of, places_of
+from cael.streaming.outcomes import folds_of, places_of, rows_of
 from cael.streaming.pieces import Piece
 from cael.weights import tail_of
 
@@ -126,7 +126,7 @@ class Path:
             rows = np.flatnonzero(fold == number)
             for at in range(0, len(rows), size):
                 some = rows[at : at + size]
-                block = _rows(whole, some)
+                block = rows_of(whole, some)
                 found = block_path(
                     cells_of(logging, policy, self.rewards, number, block, self.drawn, self.seed, places[some]), pitches
                 )
@@ -135,14 +135,6 @@ class Path:
         columns = columns_of(weights, f_logged, f_target, piece.rewards, self.form, self.r0)
         tops = tuple(largest(each, weights[0], self.top) for each in weights)
         return np.concatenate([columns, (piece.rewards - f_logged)[None]]), PathSums(sums, tops)
-
-
-def _rows(batch: Batch, rows: np.ndarray) -> Batch:
-    """Some rows of a batch that counts from 0."""
-    return replace(
-        batch, rows=rows, contexts=batch.contexts[rows], actions=batch.actions[rows], rewards=batch.rewards[rows],
-        propensities=None if batch.propensities is None else batch.propensities[rows],
-    )  # fmt: skip
 
 
 def fill(
@@ -159,6 +151,8 @@ def fill(
     """Fill those rows of out (p, n) that `features_of` does not know: ('path', path, column); ('d', target, outcome),
     what the model leaves of the reward; ('lost', target) and ('second', target), target mass that is never logged and
     sum_a pi^2 / mu. The sums of each path."""
+    if not any(key[0] in ("path", "d", "lost", "second") for key in keys):
+        return ()
     from cael.embedding.auto import second_moments
     from cael.problem import unsupported
 

@@ -29,8 +29,9 @@ class ScannedLog:
     """A log in Parquet, Arrow or CSV files that is read in batches; made by `cael.scan`.
 
     source: the table that the files make. tasks: the parts that workers read. columns: which column is what.
-    memory: the budget. notes: what was done on the way. `cael.evaluate`, `cael.compare` and `cael.segments` take it in
-    place of a `LoggedData`, with policies that are columns (such as "topk:items+chances") or functions of contexts.
+    memory: the budget. notes: what was done on the way. given_logging: the logging policy, as it was given.
+    `cael.evaluate`, `cael.compare` and `cael.segments` take it in place of a `LoggedData`, with policies that are
+    columns (such as "topk:items+chances") or functions of contexts.
     """
 
     source: Source

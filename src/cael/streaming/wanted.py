@@ -110,6 +110,9 @@ class Wanting:
             folds, seed = int(getattr(estimator, "folds", 0)), int(getattr(estimator, "seed", 0))
             if isinstance(model, FixedOutcome):
                 predictable(model)
+            elif not isinstance(model, Ridge):
+                refuse_text_contexts(self.log.source, self.log.columns)
+                self.learning.model(model, folds, seed)
             elif self.log.predictions is None:
                 refuse_text_contexts(self.log.source, self.log.columns)
             key = (model, folds, seed)
