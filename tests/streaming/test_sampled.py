@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from sklearn.linear_model import LinearRegression
 
 import cael
 from cael.cli import main
@@ -142,7 +143,7 @@ def test_trained_on_a_part_the_estimate_is_near_the_truth_and_the_weights_have_m
 def test_outcome_models_are_trained_on_a_sample_of_a_long_log(long, monkeypatch):
     where, actions, world = long
     monkeypatch.setattr(learning, "MODEL_ROWS", 2000)
-    model = cael.DR(cael.Boosting())
+    model = cael.DR(cael.SklearnOutcome(LinearRegression()))
     found = cael.evaluate(cael.scan(where, COLUMNS, actions=actions), "pi", model, learn=False)[model.name]
     assert abs(found.value - world.value(world.target)) < 4 * found.stderr
 

@@ -13,6 +13,8 @@ from cael.embedding.rewards import SparseRewards, blocks
 from cael.log import Batch, LoggedData
 from cael.policy import Policy, support
 
+UNIT_ROWS = 256
+"""Rows of each fold from which the unit of the bandwidths is taken."""
 TABLES = 16
 """Arrays of the size of a block that the weights of one bandwidth need at once."""
 
@@ -116,7 +118,7 @@ def width_of(policy: Policy, first: Batch, drawn: int | None) -> int:
 
 def unit_of(
     log: LoggedData, logging: Policy, policy: Policy, rewards: SparseRewards, drawn: int | None, seed: int,
-    numbers: Ints | None = None, rows: int = 256,
+    numbers: Ints | None = None, rows: int = UNIT_ROWS,
 ) -> float:  # fmt: skip
     """The standard deviation of f over actions within a row, under the logging policy, from some rows of each fold."""
     total, count = 0.0, 0

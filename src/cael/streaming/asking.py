@@ -143,7 +143,8 @@ def ask(
                 raise
             except CaelError as error:
                 if estimator.name in asked:
-                    raise type(error)(f"{estimator.name}: {error}") from None
+                    told = str(error)
+                    raise type(error)(f"{estimator.name}: {told}" if told.startswith("it needs") else told) from None
                 skipped.append((t, estimator.name, str(error)))
     outcomes, paths = prepared(log, wanting, probe), tuple(wanting.learning.paths)
     work, index = work_of(log, targets, outcomes, demands, segments, probe, paths, r0)

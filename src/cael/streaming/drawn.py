@@ -130,7 +130,7 @@ def draw_run(work: DrawWork, task: Task) -> Drawn:
 @final
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """The drawn rows as a log in memory, without its policies. piece: the rows, for policies that are columns of them.
+    """The drawn rows as a log in memory, without its policies. piece: the rows, as they were read.
     keys: (m,) what folds are drawn by. places: (m,) numbers that tell the rows of all files apart."""
 
     log: LoggedData
@@ -143,7 +143,12 @@ class Sample:
         fold = folds_of_keys(self.keys, count, seed)
         return [np.flatnonzero(fold == each) for each in range(count)]
 
+    def first(self, count: int, seed: int, each: int) -> Ints:
+        """The first rows of every fold, in their order."""
+        return np.sort(np.concatenate([rows[:each] for rows in self.folds(count, seed)]))
+
     def policy(self, target: Target, log: ScannedLog) -> Policy:
+        """The policy on these rows; where it is made of columns, they must have been read."""
         return target.on(self.piece, log.actions)
 
 
@@ -156,15 +161,37 @@ def draw(log: ScannedLog, columns: tuple[str, ...], size: int, most: int, seed: 
     door = log.door(contexts=True, times=False)
     work = DrawWork(log.source.name, door, columns, log.csv_types, size, seed, most, limit)
     found = reduced(draw_run, work, log.tasks, log.workers, log.client).cut().in_order()
-    return found, None if len(found.numbers) < 2 else _sample(log, found)
-
-
-def _sample(log: ScannedLog, found: Drawn) -> Sample:
-    kinds = tuple(zip(found.table.column_names, found.table.schema.types, strict=True))
-    piece = piece_of(Source(log.source.name, kinds, memory=found.table), log.door(contexts=True, times=False))
-    if len(piece) != len(found.numbers):
-        raise InputError(f"{log.source.name} changed while the log was read. Nothing may write to its files.")
     places = (found.files << 44) + found.places
+    return found, None if len(found.numbers) < 2 else _sample(log, found.table, places)
+
+
+def read_again(log: ScannedLog, sample: Sample, rows: Ints, columns: tuple[str, ...], size: int) -> Sample:
+    """Some rows of the sample, in their order, with more columns. They are early ones: reading stops at the last."""
+    import pyarrow as pa
+
+    from cael.streaming.work import pieces
+
+    wanted, found, left = sample.places[rows], [], len(rows)
+    door = log.door(contexts=True, times=False)
+    for task in log.tasks:
+        for _, piece in pieces(log.source.name, task, door, columns, size, log.csv_types) if left else ():
+            own = np.flatnonzero(np.isin((task.number << 44) + places_of(piece), wanted))
+            if len(own):
+                inside = own if piece.rows is None else piece.rows[own]
+                found.append(pa.Table.from_batches([piece.source.memory]).take(inside))
+                left -= len(own)
+            if not left:
+                break
+    if left:
+        raise InputError(f"{log.source.name} changed while the log was read. Nothing may write to its files.")
+    return _sample(log, pa.concat_tables(found, promote_options="permissive"), wanted)
+
+
+def _sample(log: ScannedLog, table: Any, places: Ints) -> Sample:
+    kinds = tuple(zip(table.column_names, table.schema.types, strict=True))
+    piece = piece_of(Source(log.source.name, kinds, memory=table), log.door(contexts=True, times=False))
+    if len(piece) != len(places):
+        raise InputError(f"{log.source.name} changed while the log was read. Nothing may write to its files.")
     clusters = None if piece.clusters is None else np.unique(piece.clusters, return_inverse=True)[1]
     made = LoggedData(
         piece.contexts, piece.actions, piece.rewards, n_actions=log.n_actions, action_features=log.action_features,

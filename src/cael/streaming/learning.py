@@ -13,7 +13,7 @@ from cael.errors import InputError, NeedsError
 from cael.outcomes.base import OutcomeModel
 from cael.outcomes.sampled import Sampled
 from cael.problem import NEEDS
-from cael.streaming.drawn import Drawn, Sample, draw
+from cael.streaming.drawn import Drawn, Sample, draw, read_again
 from cael.streaming.outcomes import Modelled
 from cael.streaming.paths import MOST_TOP, Path
 from cael.streaming.pieces import refuse_text_contexts
@@ -57,8 +57,6 @@ class Learning:
         return self.places[key]
 
     def _made(self, estimator: CAEL, target: int) -> Path:
-        from cael.embedding.paths import unit_of
-
         log, logging = self.log, self.log.logging
         assert logging is not None
         drawn, sample = self._sample(estimator.growth.rows, estimator.seed)
@@ -66,15 +64,38 @@ class Learning:
             raise InputError("there are no rows to train networks on: no whole cluster fits into the sample.")
         rewards = self._rewards(estimator, sample)
         candidates = estimator.drawn(drawn.rows, log.n_actions)
-        unit = unit_of(
-            sample.log, sample.policy(logging, log), sample.policy(self.targets[target], log), rewards, candidates,
-            estimator.seed, sample.places,
-        )  # fmt: skip
+        unit = self._unit(estimator, self.targets[target], sample, rewards, candidates)
         bare = replace(rewards.cpu(), folds=tuple(each[:0] for each in rewards.folds))
         return Path(
             target, bare, estimator.bandwidths, unit, candidates, estimator.folds, estimator.seed, estimator.form,
             self.r0, min(MOST_TOP, most_top(drawn.rows)),
         )  # fmt: skip
+
+    def _unit(
+        self, estimator: CAEL, target: Target, sample: Sample, rewards: SparseRewards, drawn: int | None
+    ) -> float:
+        """The spread of f over actions, from the first rows of each fold, which are read again with the policies."""
+        from cael.embedding.paths import UNIT_ROWS, unit_of
+        from cael.streaming.asking import row_bytes, unique
+
+        log = self.log
+        assert log.logging is not None
+        columns = unique([*self._columns(), *log.logging.columns, *target.columns])
+        size = log.budget.batch_rows(row_bytes(log.probe, columns))
+        first = sample.first(estimator.folds, estimator.seed, UNIT_ROWS)
+        some = read_again(log, sample, first, columns, size)
+        inside = replace(rewards, folds=tuple(some.folds(estimator.folds, estimator.seed)))
+        return unit_of(
+            some.log, some.policy(log.logging, log), some.policy(target, log), inside, drawn, estimator.seed,
+            some.places,
+        )  # fmt: skip
+
+    def _columns(self) -> tuple[str, ...]:
+        """Those that models are trained on."""
+        from cael.streaming.asking import unique
+
+        roles = self.log.columns
+        return unique([roles.action, roles.reward, roles.propensity, roles.cluster, *(roles.contexts or ())])
 
     def model(self, model: OutcomeModel, folds: int, seed: int) -> Modelled:
         """An outcome model that needs rows, trained on a sample of them."""
@@ -97,16 +118,11 @@ class Learning:
         return split
 
     def _sample(self, rows: int, seed: int) -> tuple[Drawn, Sample | None]:
-        from cael.streaming.asking import checked, row_bytes, unique
+        from cael.streaming.asking import checked, row_bytes
 
-        log = self.log
+        log, columns = self.log, self._columns()
         refuse_text_contexts(log.source, log.columns)
-        roles = log.columns
-        columns = unique(
-            [roles.action, roles.reward, roles.propensity, roles.cluster, *(roles.contexts or ()),
-             *(column for each in (log.logging, *self.targets) if each is not None for column in each.columns)]
-        )  # fmt: skip
-        width = row_bytes(log.probe, columns) + 8 * (len(roles.contexts or ()) + 4)
+        width = row_bytes(log.probe, columns) + 8 * (len(log.columns.contexts or ()) + 4)
         most = min(rows, log.budget.sample_rows(width))
         if (most, seed) not in self.samples:
             found = draw(log, columns, log.budget.batch_rows(width), most, seed)
