@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import cael
 from cael import weights as W
 from cael.streaming.asking import ask
-from cael.streaming.moments import BUCKETS, Combination, grouped, moments_at, moments_by, products
+from cael.streaming.moments import BUCKETS, Combination, buckets_at, cut, grouped, moments_by, products, together
 from cael.streaming.passes import in_order
 from cael.streaming.tally import Rule, Tallying, most_top
 from tests.streaming.logs import K, table, write
@@ -32,10 +32,25 @@ def block_of(features, first):
 @settings(max_examples=25, deadline=None)
 def test_rows_in_turn_fall_into_the_buckets_of_their_places(n, first, seed):
     features = np.random.default_rng(seed).normal(5, 2, size=(3, n))
-    fast = moments_at(block_of(features, first), first, n)
+    rows, sums = buckets_at(block_of(features, first), first, n)
     slow = moments_by(features, (first + np.arange(n)) % BUCKETS)
-    for name in ("n", "mean", "comoment", "bucket_rows", "bucket_sums"):
-        assert np.allclose(getattr(fast, name), getattr(slow, name), atol=1e-9), name
+    assert np.array_equal(rows, slow.bucket_rows)
+    assert np.allclose(sums, slow.bucket_sums, atol=1e-9)
+
+
+@given(n=st.integers(1, 400), size=st.integers(1, 500), offset=st.sampled_from([0.0, 3.0, 40.0, 1e4, -1e8]))
+@settings(max_examples=40, deadline=None)
+def test_stretches_of_any_size_make_the_same_whole_and_lose_no_digits_to_an_offset(n, size, offset):
+    rng = np.random.default_rng(n)
+    features = np.stack([rng.normal(size=n) + offset, rng.normal(size=n), np.full(n, offset)])
+    sums = features.sum(axis=1, keepdims=True)
+    found = together(cut(features, size, sums), np.array([float(n)]), sums)
+    exact = features.astype(np.longdouble)
+    centred = exact - exact.mean(axis=1, keepdims=True)
+    assert found.n == n
+    assert np.allclose(found.mean, exact.mean(axis=1).astype(float), rtol=1e-14, atol=1e-14)
+    scale = 1e-12 * n * (1 + abs(offset) * 1e-4)  # the mean itself is known to 16 digits
+    assert np.allclose(found.comoment, (centred @ centred.T).astype(float), rtol=1e-11, atol=scale)
 
 
 @given(st.integers(1, 6), st.integers(0, 9))
@@ -86,6 +101,13 @@ def test_a_tally_knows_the_largest_weights_and_counts_all(w, parts, most):
     assert merged.sums.sum() == pytest.approx(w.sum())
     assert merged.zeros == (w == 0).sum()
     assert merged.largest == w.max()
+
+
+def test_a_weight_of_minus_zero_is_a_weight_of_zero():
+    tallying = Tallying(4)
+    tallying.add(np.array([-0.0, 0.0, 2.0]))
+    found = tallying.done()
+    assert (found.zeros, found.counts.tolist(), found.sums.tolist()) == (2, [2, 1], [0.0, 2.0])
 
 
 def test_the_tail_index_of_a_tally_is_that_of_all_weights():

@@ -140,23 +140,18 @@ def combine(demand: Demand, index: dict[Key, int], moments: Moments, r0: float) 
 
 
 def features_of(
-    keys: tuple[Key, ...],
-    out: Floats,
-    shifted: Floats,
-    weights: dict[tuple[int, Rule], Floats],
-    residuals: dict[tuple[int, int], tuple[Floats, Floats]],
+    rows: dict[Key, Floats],
+    rewards: Floats,
+    predicted: dict[tuple[int, int], tuple[Floats, Floats]],
 ) -> None:
-    """Fill out (p, n), but for keys of other kinds (`paths.fill`). shifted: (n,) r'. weights: by target and rule.
-    residuals: by target and outcome, the columns r - q(x, a) and q(x, pi)."""
-    for row, key in zip(out, keys, strict=True):
-        kind = key[0]
-        if kind == "r":
-            row[:] = shifted
-        elif kind == "w":
-            row[:] = weights[key[1], key[2]]  # type: ignore[index]
-        elif kind == "wr":
-            np.multiply(weights[key[1], key[2]], shifted, out=row)  # type: ignore[index]
-        elif kind == "wd":
-            np.multiply(weights[key[1], key[2]], residuals[key[1], key[3]][0], out=row)  # type: ignore[index]
-        elif kind == "q":
-            row[:] = residuals[key[1], key[2]][1]  # type: ignore[index]
+    """Fill the rows (n,) of the features, of which r' and w' are there, but for keys of other kinds (`paths.fill`).
+    predicted: by target and outcome, the columns q(x, a) and q(x, pi)."""
+    for key, row in rows.items():
+        if key[0] == "wr":
+            np.multiply(rows["w", *key[1:]], rows[("r",)], out=row)
+        elif key[0] == "wd":
+            _, target, rule, outcome = key
+            np.subtract(rewards, predicted[target, outcome][0], out=row)  # type: ignore[index]
+            np.multiply(row, rows["w", target, rule], out=row)
+        elif key[0] == "q":
+            row[:] = predicted[key[1], key[2]][1]  # type: ignore[index]

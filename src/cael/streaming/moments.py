@@ -8,6 +8,7 @@ its value, its exact standard error, its paired contrasts and its bootstrap.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -18,6 +19,10 @@ from cael.errors import InputError
 
 BUCKETS = 997
 """Sums of rows that the bootstrap resamples. A prime, so that no period of a log falls into step with it."""
+
+LOSSLESS = 1e3
+"""Sums of squares may be so many times those of the deviations before deviations are summed by themselves: three
+digits of sixteen."""
 
 
 @final
@@ -56,20 +61,62 @@ def empty(p: int) -> Moments:
     return Moments(0, np.zeros(p), np.zeros((p, p)), np.zeros(BUCKETS), np.zeros((p, BUCKETS)))
 
 
-def moments_at(block: Floats, first: int, n: int) -> Moments:
-    """Of features in `block` (p, m * BUCKETS), of which the n columns from `first` on are rows and all others are 0.
+def buckets_at(block: Floats, first: int, n: int) -> tuple[Floats, Floats]:
+    """Rows (B,) and sums (p, B) of features in `block` (p, m * BUCKETS).
 
-    A row's bucket is its place modulo BUCKETS. The block is used up: afterwards it holds deviations.
+    The n columns from `first` on are rows, and all others are 0. A row's bucket is its place modulo BUCKETS.
     """
-    p = len(block)
-    sums = block.reshape(p, -1, BUCKETS).sum(axis=1)
-    mean = sums.sum(axis=1) / n
-    rows = block[:, first : first + n]
-    rows -= mean[:, None]
+    p, width = block.shape
     ends = np.zeros(BUCKETS)
     ends[: (first + n) % BUCKETS] += 1
     ends[: first % BUCKETS] -= 1
-    return Moments(n, mean, products(block), ends + ((first + n) // BUCKETS - first // BUCKETS), sums)
+    rows = ends + ((first + n) // BUCKETS - first // BUCKETS)
+    return rows, np.ones(width // BUCKETS) @ block.reshape(p, -1, BUCKETS)
+
+
+def buckets_by(features: Floats, bucket: Ints) -> tuple[Floats, Floats]:
+    """Rows (B,) and sums (p, B) of features (p, n) whose rows fall into the given buckets (n,)."""
+    rows = np.bincount(bucket, minlength=BUCKETS).astype(np.float64)
+    return rows, np.stack([np.bincount(bucket, weights=each, minlength=BUCKETS) for each in features]).astype(float)
+
+
+def moments_by(features: Floats, bucket: Ints) -> Moments:
+    """Of features (p, n) whose rows fall into the given buckets (n,)."""
+    rows, sums = buckets_by(features, bucket)
+    return together(cut(features, len(bucket), sums), rows, sums)
+
+
+def cut(features: Floats, size: int, sums: Floats) -> list[Moments]:
+    """Of consecutive stretches of `size` columns of features (p, n), without buckets. sums: (p, B) of the buckets."""
+    n = features.shape[1]
+    if size >= n:
+        return [about_mean(features, sums.sum(axis=1) / n)]
+    parts = (features[:, at : at + size] for at in range(0, n, size))
+    return [about_mean(each, each.mean(axis=1)) for each in parts]
+
+
+def about_mean(rows: Floats, mean: Floats) -> Moments:
+    """Of rows (p, n) with the mean (p,), without buckets.
+
+    Products of the rows as they are, moved to the mean, save a pass over the rows. Where that would lose digits they
+    are taken again, of deviations.
+    """
+    p, n = rows.shape
+    found = products(rows)
+    comoment = found - n * np.outer(mean, mean)
+    if (found.diagonal() > LOSSLESS * comoment.diagonal()).any():
+        comoment = products(rows - mean[:, None])
+    return Moments(n, mean, comoment, np.empty(0), np.empty((p, 0)))
+
+
+def together(parts: Sequence[Moments], rows: Floats, sums: Floats) -> Moments:
+    """Of the rows of all parts, with their buckets."""
+    count = np.array([each.n for each in parts], dtype=np.float64)
+    means = np.stack([each.mean for each in parts])
+    mean = count @ means / count.sum()
+    apart = means - mean
+    comoment = np.sum([each.comoment for each in parts], axis=0) + (apart.T * count) @ apart
+    return Moments(int(count.sum()), mean, comoment, rows, sums)
 
 
 def products(rows: Floats) -> Floats:
@@ -78,27 +125,6 @@ def products(rows: Floats) -> Floats:
     found = np.empty((p, p))
     for at in range(p):
         found[at, at:] = found[at:, at] = rows[at:] @ rows[at]
-    return found
-
-
-def moments_by(features: Floats, bucket: Ints) -> Moments:
-    """Of features (p, n) whose rows fall into the given buckets (n,)."""
-    p, n = features.shape
-    sums = np.stack([np.bincount(bucket, weights=each, minlength=BUCKETS) for each in features])
-    mean = features.mean(axis=1)
-    centred = features - mean[:, None]
-    counts = np.bincount(bucket, minlength=BUCKETS).astype(np.float64)
-    return Moments(n, mean, products(centred), counts, sums.astype(np.float64).reshape(p, BUCKETS))
-
-
-def cut(features: Floats, size: int) -> list[Moments]:
-    """Of consecutive stretches of `size` columns of features (p, n), without buckets."""
-    found = []
-    for at in range(0, features.shape[1], size):
-        part = features[:, at : at + size]
-        mean = part.mean(axis=1)
-        centred = part - mean[:, None]
-        found.append(Moments(part.shape[1], mean, products(centred), np.empty(0), np.empty((len(part), 0))))
     return found
 
 

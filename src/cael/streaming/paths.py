@@ -138,20 +138,19 @@ class Path:
 
 
 def fill(
-    keys: tuple[Key, ...],
-    out: Floats,
+    rows: dict[Key, Floats],
     paths: tuple[Path, ...],
     piece: Piece,
     policies: list[Policy],
     logging: Policy | None,
     actions: Actions,
     file: int,
-    residuals: dict[tuple[int, int], tuple[Floats, Floats]],
+    predicted: dict[tuple[int, int], tuple[Floats, Floats]],
 ) -> tuple[PathSums, ...]:
-    """Fill those rows of out (p, n) that `features_of` does not know: ('path', path, column); ('d', target, outcome),
+    """Fill those rows (n,) that `features_of` does not know: ('path', path, column); ('d', target, outcome),
     what the model leaves of the reward; ('lost', target) and ('second', target), target mass that is never logged and
     sum_a pi^2 / mu. The sums of each path."""
-    if not any(key[0] in ("path", "d", "lost", "second") for key in keys):
+    if not any(key[0] in ("path", "d", "lost", "second") for key in rows):
         return ()
     from cael.embedding.auto import second_moments
     from cael.problem import unsupported
@@ -163,11 +162,11 @@ def fill(
         found = path.of(piece, policies[path.target], logging, actions, file)
         columns.append(found[0])
         sums.append(found[1])
-    for row, key in zip(out, keys, strict=True):
+    for key, row in rows.items():
         if key[0] == "path":
             row[:] = columns[int(key[1])][int(key[2])]  # type: ignore[arg-type]
         elif key[0] == "d":
-            row[:] = residuals[key[1], key[2]][0]  # type: ignore[index]
+            np.subtract(piece.rewards, predicted[key[1], key[2]][0], out=row)  # type: ignore[index]
         elif key[0] in ("lost", "second"):
             assert logging is not None
             made = unsupported if key[0] == "lost" else second_moments

@@ -24,6 +24,9 @@ from cael.streaming.scratch import Scratch
 SHOWN = 5
 """Rows that a message names."""
 
+LEAST, MOST = math.ulp(0.0), float(np.finfo(np.float64).max)
+"""The least positive number, and the largest finite one."""
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -80,11 +83,11 @@ def piece_of(source: Source, door: Door) -> Piece:
     propensities = clusters = times = None
     if door.propensities:
         column = str(roles.propensity)
-        propensities, found = numbers_of(column, source)
-        wrong += found
-        if not (propensities.min(initial=1.0) > 0 and propensities.max(initial=1.0) <= 1):
+        propensities = numbers_within(column, source, LEAST, 1.0)
+        if propensities is None:
+            propensities, found = numbers_of(column, source)
             masks = {"is not above 0": propensities <= 0, "is above 1": propensities > 1}
-            wrong += cells.flaws(column, masks, propensities)
+            wrong += [*found, *cells.flaws(column, masks, propensities)]
     contexts = np.empty((n, 0))
     if door.contexts and roles.contexts:
         contexts, _, found = matrix(source, roles.contexts, n, categories=door.categories)
@@ -120,15 +123,22 @@ def _without_flaws(piece: Piece) -> Piece:
 
 def numbers_of(column: str, source: Source) -> tuple[Floats, list[Flaw]]:
     """As `cells.numbers`; a column of numbers without a flaw is looked at once."""
+    found = numbers_within(column, source, -MOST, MOST)
+    return cells.numbers(column, source.chunks(column)) if found is None else (found, [])
+
+
+def numbers_within(column: str, source: Source, low: float, high: float) -> Floats | None:
+    """A column of numbers of which all are there and in [low, high]; None where it is not so."""
     import pyarrow.types as t
 
     chunks = source.chunks(column)
     kind = chunks[0].type if len(chunks) == 1 else None
-    if kind is not None and chunks[0].null_count == 0 and (t.is_integer(kind) or t.is_floating(kind)):
-        values = (source.scratch or Scratch()).cast(column, chunks[0].to_numpy(zero_copy_only=False))
-        if math.isfinite(values.sum()):  # no NaN and no infinity can be in it
-            return values, []
-    return cells.numbers(column, chunks)
+    if kind is None or chunks[0].null_count or not (t.is_integer(kind) or t.is_floating(kind)):
+        return None
+    values = chunks[0].to_numpy(zero_copy_only=False)
+    if len(values) and not low <= float(values.min()) <= float(values.max()) <= high:  # nor is NaN in between
+        return None
+    return (source.scratch or Scratch()).cast(column, values)
 
 
 def actions_of(column: str, source: Source, actions: Actions) -> tuple[Ints, list[Flaw]]:

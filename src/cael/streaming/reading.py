@@ -15,6 +15,8 @@ from cael.io.sources import Source
 
 TASK_ROWS = 4_000_000
 CSV_BLOCK = 4 * 2**20
+PARQUET_BUFFER = 2**17
+"""Bytes of a column that are read at a time; more would leave the processor's cache before they are decoded."""
 ENDS = 2**16
 
 
@@ -158,7 +160,7 @@ def _stored(task: Task, columns: list[str] | None, size: int, types: dict[str, A
     if task.file.format == "parquet":
         import pyarrow.parquet as pq
 
-        with pq.ParquetFile(path, buffer_size=2**20, pre_buffer=False) as file:
+        with pq.ParquetFile(path, buffer_size=PARQUET_BUFFER, pre_buffer=False) as file:
             if task.groups and task.groups[-1] >= file.num_row_groups:
                 raise InputError(f"{path} changed while the log was read. Nothing may write to its files.")
             yield from file.iter_batches(size, row_groups=task.groups, columns=columns, use_threads=False)

@@ -128,13 +128,13 @@ class Tallying:
         self._kept: list[Floats] = []
         self._size, self._floor = 0, -1.0
         self._scratch = Scratch()
-        self._counts: Array = np.zeros(2**16, dtype=np.int64)
-        self._sums: Array = np.zeros(2**16)
+        self._counts: Array = np.zeros(2**16 + 1, dtype=np.int64)
+        self._sums: Array = np.zeros(2**16 + 1)
 
     def add(self, w: Floats) -> None:
         n = len(w)
-        place = np.add(w, 0.0, out=self._scratch.take("bits", n)).view(np.int64)  # -0.0 has the highest bit set
-        np.right_shift(place, SHIFT, out=place)
+        bits = np.right_shift(w.view(np.uint64), SHIFT, out=self._scratch.take("bits", n, np.uint64))
+        place = bits.view(np.int64)
         counts = np.bincount(place)
         self._counts[: len(counts)] += counts
         self._sums[: len(counts)] += np.bincount(place, weights=w)
@@ -149,6 +149,8 @@ class Tallying:
             self._kept, self._size, self._floor = [top], len(top), float(top.min())
 
     def done(self) -> Tally:
+        self._counts[0] += self._counts[-1]  # the last bin is that of -0.0
+        self._counts[-1] = 0
         bins = np.flatnonzero(self._counts)
         top = largest_of(np.concatenate(self._kept), self.most) if self._kept else np.empty(0)
         return Tally(self.most, top.copy(), bins, self._counts[bins], self._sums[bins])

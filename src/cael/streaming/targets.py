@@ -22,7 +22,7 @@ from cael.log import BATCH_BYTES, PROPENSITY_ATOL, PROPENSITY_RTOL, Batch
 from cael.mixture import Mixture
 from cael.policy import LoggedOnly, Policy, Tabular, Uniform, as_policy, logged_probability, probabilities, support
 from cael.sparse import TopK
-from cael.streaming.pieces import Piece, numbers_of
+from cael.streaming.pieces import Piece, numbers_within
 from cael.streaming.scratch import Scratch
 
 SOME, FAR = 8, 2**40
@@ -48,8 +48,8 @@ class Target:
             return self.policy
         assert self.spec is not None
         if self.spec.kind == "probability":
-            p, found = numbers_of(self.spec.what, piece.source)
-            if not found and p.min(initial=0.0) >= 0 and p.max(initial=0.0) <= 1:
+            p = numbers_within(self.spec.what, piece.source, 0.0, 1.0)
+            if p is not None:
                 return Given(p if piece.rows is None else p[piece.rows])
         return build(self.spec, Rows(piece.source, actions, piece.rows, None), None)
 

@@ -13,7 +13,18 @@ from cael.errors import CaelError, PolicyError
 from cael.log import Batch
 from cael.policy import Policy, logged_probability
 from cael.streaming.demands import Key, features_of
-from cael.streaming.moments import BUCKETS, Clusters, Moments, cut, empty, grouped, moments_at, moments_by
+from cael.streaming.moments import (
+    BUCKETS,
+    Clusters,
+    Moments,
+    buckets_at,
+    buckets_by,
+    cut,
+    empty,
+    grouped,
+    moments_by,
+    together,
+)
 from cael.streaming.outcomes import Predictions
 from cael.streaming.partial import ActionSums, Partial, Stretch
 from cael.streaming.paths import Path, PathSums, fill
@@ -107,14 +118,13 @@ class Summing:
     def __post_init__(self) -> None:
         work, k = self.work, len(self.work.door.actions)
         p = len(work.keys)
-        self.moments = empty(p)
+        self.bucket_rows, self.bucket_sums = np.zeros(BUCKETS), np.zeros((p, BUCKETS))
         self.actions = ActionSums(np.zeros(k), np.zeros(k), np.zeros(k))
         self.masses = [np.zeros(k) for _ in work.targets]
         self.tallies = [Tallying(work.top) for _ in work.targets]
         self.changed = [Changed() for _ in work.rules]
         self.segments: list[dict[str, Moments]] = [{} for _ in work.door.segments]
         self.scratch = Scratch()
-        self.block: Array = np.zeros((p, 0))
 
     def add(self, at: int, piece: Piece) -> None:
         """Add a batch whose first row is number `at` of its file."""
@@ -129,53 +139,47 @@ class Summing:
         if logging is not None:
             piece = with_propensities(piece, logging, work.door.actions)
         shift = (number * SPREAD + at) % BUCKETS
-        features = self._room(shift, n)
-        shifted = np.subtract(piece.rewards, work.r0, out=self.scratch.take("shifted", n))
-        weights: dict[tuple[int, Rule], Floats] = {}
-        residuals: dict[tuple[int, int], tuple[Floats, Floats]] = {}
+        block = self._room(shift, n)
+        rows = dict(zip(work.keys, block[:, shift : shift + n], strict=True))
+        np.subtract(piece.rewards, work.r0, out=rows[("r",)])
         policies = [target.on(piece, work.door.actions) for target in work.targets]
-        raw = self._raw_weights(piece, policies)
-        for place, (target, rule) in enumerate(work.rules):
-            w = rule(raw[target])
-            weights[target, rule] = w
-            changed = 0 if w is raw[target] else int(np.count_nonzero(w != raw[target]))
-            self.changed[place] = self.changed[place].merge(Changed(float(w.max()), changed))
-        for t, o in work.pairs:
-            logged, value = work.outcomes[o].terms(piece, policies[t], work.door.actions, number)
-            rest = np.subtract(piece.rewards, logged, out=self.scratch.take(f"rest {t} {o}", n))
-            residuals[t, o] = (rest, value)
-        features_of(work.keys, features, shifted, weights, residuals)
-        found = fill(
-            work.keys, features, work.paths, piece, policies, logging, work.door.actions, number, residuals
-        )  # fmt: skip
+        self._weights(piece, policies, rows)
+        predicted = {
+            (t, o): work.outcomes[o].terms(piece, policies[t], work.door.actions, number) for t, o in work.pairs
+        }
+        features_of(rows, piece.rewards, predicted)
+        found = fill(rows, work.paths, piece, policies, logging, work.door.actions, number, predicted)
         self.paths = tuple(a.merge(b) for a, b in zip(self.paths, found, strict=True)) if self.paths else found
-        self._keep(at, shift, piece, features)
-        self._count(piece, policies, raw)
+        self._keep(at, shift, piece, block)
+        self._count(piece, policies, rows)
         self.rows += n
 
     def _room(self, shift: int, n: int) -> Floats:
-        """(p, n) of a block of whole rounds of buckets in which all other places are 0."""
+        """(p, m) of whole rounds of buckets, with room for n rows from `shift` on and 0 in all other places."""
         width, p = -(-(shift + n) // BUCKETS) * BUCKETS, len(self.work.keys)
-        self.block = self.scratch.take("block", p * width).reshape(p, width)
-        self.block[:, :shift] = 0.0
-        self.block[:, shift + n :] = 0.0
-        return self.block[:, shift : shift + n]
+        block: Array = self.scratch.take("block", p * width).reshape(p, width)
+        block[:, :shift] = 0.0
+        block[:, shift + n :] = 0.0
+        return block
 
-    def _raw_weights(self, piece: Piece, policies: list[Policy]) -> list[Floats]:
-        if piece.propensities is None or not self.work.rules:
-            return []
-        found: list[Floats] = []
-        k = len(self.work.door.actions)
-        for target, policy, tally in zip(self.work.targets, policies, self.tallies, strict=True):
+    def _weights(self, piece: Piece, policies: list[Policy], rows: dict[Key, Floats]) -> None:
+        """The weights of all targets by all rules, into their rows."""
+        work, k = self.work, len(self.work.door.actions)
+        if piece.propensities is None or not work.rules:
+            return
+        for t, (target, policy, tally) in enumerate(zip(work.targets, policies, self.tallies, strict=True)):
             parts = [
                 logged_probability(policy, self._batch(piece, part, target))
                 for part in (chunks(len(piece), k) if _dense(target, policy) else [slice(0, len(piece))])
             ]
             p = parts[0] if len(parts) == 1 else np.concatenate(parts)
-            w = np.divide(p, piece.propensities, out=self.scratch.take(f"w {len(found)}", len(piece)))
-            tally.add(w)
-            found.append(w)
-        return found
+            tally.add(np.divide(p, piece.propensities, out=rows["w", t, Rule()]))
+        for place, (t, rule) in enumerate(work.rules):
+            if rule != Rule():
+                raw, w = rows["w", t, Rule()], rows["w", t, rule]
+                w[:] = rule(raw)
+                found = Changed(float(w.max()), int(np.count_nonzero(w != raw)))
+                self.changed[place] = self.changed[place].merge(found)
 
     def _batch(self, piece: Piece, part: slice, target: Target) -> Batch:
         """A function of contexts is told the numbers of the rows in the file, for its messages."""
@@ -184,9 +188,10 @@ class Summing:
         batch = piece.batch(part, len(door.actions), door.actions.features)
         return batch if shift == 0 else replace(batch, rows=slice(part.start + shift, part.stop + shift))
 
-    def _keep(self, at: int, shift: int, piece: Piece, features: Floats) -> None:
+    def _keep(self, at: int, shift: int, piece: Piece, block: Floats) -> None:
         """Everything that is summed by row: moments, stretches, segments, clusters."""
-        work, n, place = self.work, len(piece), (self.task.number, at)
+        n, number = len(piece), self.task.number
+        features = block[:, shift : shift + n]
         bucket = None
         if piece.clusters is not None:
             bucket = (piece.clusters % np.uint64(BUCKETS)).astype(np.intp)
@@ -194,17 +199,15 @@ class Summing:
         for sums, (labels, codes) in zip(self.segments, piece.segments, strict=True):
             own = (shift + np.arange(n)) % BUCKETS if bucket is None else bucket
             for code in np.unique(codes).tolist():
-                rows = np.flatnonzero(codes == code)
-                found = moments_by(features[:, rows], own[rows])
+                chosen = np.flatnonzero(codes == code)
+                found = moments_by(features[:, chosen], own[chosen])
                 sums[labels[code]] = sums[labels[code]].merge(found) if labels[code] in sums else found
-        if work.stretch < n:
-            for step, each in enumerate(cut(features, work.stretch)):
-                rows_of = slice(step * work.stretch, step * work.stretch + each.n)
-                self.stretches.append(Stretch((place[0], at + rows_of.start), each, *_times(piece.times, rows_of)))
-        moments = moments_at(self.block, shift, n) if bucket is None else moments_by(features, bucket)
-        if work.stretch >= n:
-            self.stretches.append(Stretch(place, moments.stretch(), *_times(piece.times, slice(0, n))))
-        self.moments = self.moments.merge(moments)
+        rows, totals = buckets_at(block, shift, n) if bucket is None else buckets_by(features, bucket)
+        self.bucket_rows += rows
+        self.bucket_sums += totals
+        for step, each in enumerate(cut(features, self.work.stretch, totals)):
+            part = slice(step * self.work.stretch, step * self.work.stretch + each.n)
+            self.stretches.append(Stretch((number, at + part.start), each, *_times(piece.times, part)))
 
     def _clusters(self, keys: Array, features: Floats) -> None:
         if self.crowded:
@@ -219,7 +222,7 @@ class Summing:
         rows = np.concatenate([each.rows for each in self.groups])
         return grouped(keys, rows, np.concatenate([each.sums for each in self.groups]))
 
-    def _count(self, piece: Piece, policies: list[Policy], raw: list[Floats]) -> None:
+    def _count(self, piece: Piece, policies: list[Policy], features: dict[Key, Floats]) -> None:
         k, a = len(self.work.door.actions), piece.actions
         rows = np.bincount(a, minlength=k).astype(np.float64)
         if piece.propensities is None:
@@ -234,8 +237,8 @@ class Summing:
         for t, (target, policy) in enumerate(zip(self.work.targets, policies, strict=True)):
             if target.complete:
                 self.masses[t] += mass_of(policy, piece, k, self.work.door.actions.features)
-            elif raw:
-                self.masses[t] += np.bincount(a, weights=raw[t], minlength=k)
+            elif piece.propensities is not None:
+                self.masses[t] += np.bincount(a, weights=features["w", t, Rule()], minlength=k)
         self.low = min(self.low, float(piece.rewards.min()))
         self.high = max(self.high, float(piece.rewards.max()))
 
@@ -243,12 +246,19 @@ class Summing:
         clusters = self._joined() if self.groups and not self.crowded else None
         if clusters is None and self.work.door.roles.cluster is not None and not self.crowded:
             clusters = Clusters(np.empty(0, np.uint64), np.empty(0), np.empty((0, len(self.work.keys))))
+        tallies = tuple(each.done() for each in self.tallies)
+        changed = [
+            Changed(tallies[t].largest) if rule == Rule() else found
+            for (t, rule), found in zip(self.work.rules, self.changed, strict=True)
+        ]
+        moments = empty(len(self.work.keys))
+        if self.stretches:
+            moments = together([each.moments for each in self.stretches], self.bucket_rows, self.bucket_sums)
         return Partial(
-            read={self.task.number: self.read}, rows=self.rows, moments=self.moments, stretches=tuple(self.stretches),
-            actions=self.actions, masses=tuple(self.masses), tallies=tuple(each.done() for each in self.tallies),
-            changed=tuple(self.changed), clusters=clusters, crowded=self.crowded, segments=tuple(self.segments),
-            flaws=self.flaws, low=self.low, high=self.high,
-            most_clusters=self.work.most_clusters, paths=self.paths,
+            read={self.task.number: self.read}, rows=self.rows, moments=moments, stretches=tuple(self.stretches),
+            actions=self.actions, masses=tuple(self.masses), tallies=tallies, changed=tuple(changed),
+            clusters=clusters, crowded=self.crowded, segments=tuple(self.segments), flaws=self.flaws, low=self.low,
+            high=self.high, most_clusters=self.work.most_clusters, paths=self.paths,
         )  # fmt: skip
 
 
