@@ -35,6 +35,21 @@ def test_bootstrap_intervals_lean_to_the_heavy_side():
         assert found.high - Z.mean() > Z.mean() - found.low > 0
 
 
+@given(st.integers(3, 300), st.sampled_from([0.5, 0.9, 0.99]), st.integers(0, 5))
+def test_bca_is_that_of_scipy(n, level, seed):
+    z = np.random.default_rng(n).exponential(size=n) ** 2
+    found = inference.bca(z, level, resamples=300, seed=seed)
+    twin = scipy.stats.bootstrap(
+        (z,), np.mean, vectorized=True, confidence_level=level, n_resamples=300, rng=np.random.default_rng(seed)
+    ).confidence_interval
+    assert (found.low, found.high) == pytest.approx((twin.low, twin.high), rel=1e-12)
+
+
+def test_bca_refuses_resamples_that_are_all_on_one_side():
+    with pytest.raises(InputError, match="all of the 1 resampled means lie on one side"):
+        inference.bca(Z, 0.9, resamples=1)
+
+
 def test_buckets_keep_mean_and_variance():
     z = RNG.exponential(size=123_457)
     grouped = inference.bucketed(z, seed=1)
