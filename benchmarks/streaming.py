@@ -5,7 +5,8 @@ python benchmarks/streaming.py --rows 50000000 --write       the full size; writ
 
 The files are made in a temporary folder and deleted. cael does LoggedMean, IPS, SNIPS, and DM, DR and SNDR with given
 predictions, with intervals, diagnostics and verdict; DuckDB does the two sums of IPS and SNIPS by hand-written SQL, on
-the same files and with as many threads. Each runs in a process of its own, in turn, after a warm-up on 10,000 rows that
+the same files and with as many threads; pyarrow decodes the six columns that cael needs and drops them, which is the
+floor of all that reads through it. Each runs in a process of its own, in turn, after a warm-up on 10,000 rows that
 loads what it needs; the best of the rounds counts.
 """
 
@@ -105,6 +106,28 @@ def duckdb_sums(folder: str, threads: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def decoded(folder: str, threads: int) -> dict[str, Any]:
+    """pyarrow: the columns decoded in batches, a file by each thread, and nothing done with them."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    import pyarrow.parquet as pq
+
+    from cael.streaming.budget import MOST_ROWS
+    from cael.streaming.reading import PARQUET_BUFFER
+
+    def one(path: Path) -> int:
+        with pq.ParquetFile(path, buffer_size=PARQUET_BUFFER, pre_buffer=False) as file:
+            return sum(batch.num_rows for batch in file.iter_batches(MOST_ROWS, use_threads=False))
+
+    start, used = time.perf_counter(), time.process_time()
+    with ThreadPoolExecutor(threads) as pool:
+        rows = sum(pool.map(one, sorted(Path(folder).iterdir())))
+    return {"seconds": time.perf_counter() - start, "cpu": time.process_time() - used, "rows": rows}
+
+
+SIDES = {"ours": ours, "duckdb": duckdb_sums, "pyarrow": decoded}
+
+
 def peak_mib() -> float:
     """Peak resident memory of this process since it began; the usual resource counters include the parent's."""
     found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text("ascii"))
@@ -159,7 +182,7 @@ def main() -> None:
     if given.only:
         which, folder, threads, *more = given.only
         for each in (str(Path(folder).parent / "warm"), folder):
-            told = ours(each, int(threads), more[0]) if which == "ours" else duckdb_sums(each, int(threads))
+            told = SIDES[which](each, int(threads), *more)
         print(json.dumps(told | {"peak_mib": peak_mib()}))
         return
     with tempfile.TemporaryDirectory() as place:
@@ -176,10 +199,10 @@ def measure(place: Path, given: argparse.Namespace) -> dict[str, Any]:
     size = write(folder, given.rows)
     write(place / "warm", 10_000)
     threads = str(given.threads)
-    sides: dict[str, list[dict[str, Any]]] = {"ours": [], "duckdb": []}
+    sides: dict[str, list[dict[str, Any]]] = {name: [] for name in SIDES}
     for _ in range(given.rounds):
-        sides["ours"].append(child("ours", str(folder), threads, given.memory))
-        sides["duckdb"].append(child("duckdb", str(folder), threads))
+        for name, runs in sides.items():
+            runs.append(child(name, str(folder), threads, *([given.memory] if name == "ours" else [])))
     mine, other = best(sides["ours"]), best(sides["duckdb"])
     for name in ("ips", "snips"):
         if abs(mine[name] - other[name]) > 1e-9 * abs(other[name]):
@@ -192,14 +215,14 @@ def measure(place: Path, given: argparse.Namespace) -> dict[str, Any]:
     growth.append((given.rows, mine["seconds"], max(each["peak_mib"] for each in sides["ours"])))
     return {
         "rows": given.rows, "threads": given.threads, "memory": given.memory, "size": size, "ours": mine,
-        "duckdb": other, "growth": growth, "workers": workers(folder, given), "rounds": given.rounds,
-        "load": os.getloadavg()[1], "cores": os.cpu_count(),
+        "duckdb": other, "pyarrow": best(sides["pyarrow"]), "growth": growth, "workers": workers(folder, given),
+        "rounds": given.rounds, "load": os.getloadavg()[1], "cores": os.cpu_count(),
     }  # fmt: skip
 
 
 def page(found: dict[str, Any]) -> str:
     """The results in Markdown."""
-    rows, mine, other, w = found["rows"], found["ours"], found["duckdb"], found["workers"]
+    rows, mine, other, w, floor = (found[each] for each in ("rows", "ours", "duckdb", "workers", "pyarrow"))
     peak = max(each[2] for each in found["growth"])
     lines = [
         "# A log that is never in memory",
@@ -216,6 +239,9 @@ def page(found: dict[str, Any]) -> str:
         f"| DuckDB: the sums of IPS and SNIPS in SQL | {other['seconds']:.2f} | "
         f"{rows / other['seconds'] / 1e6:.1f} M | {other['cpu']:.2f} | {other['peak_mib']:.0f} MiB |",
         f"| ratio | {mine['seconds'] / other['seconds']:.1f} | | {mine['cpu'] / other['cpu']:.1f} | |",
+        f"| pyarrow: the six columns decoded and dropped | {floor['seconds']:.2f} | "
+        f"{rows / floor['seconds'] / 1e6:.1f} M | {floor['cpu']:.2f} | {floor['peak_mib']:.0f} MiB |",
+        f"| its ratio to DuckDB | {floor['seconds'] / other['seconds']:.1f} | | {floor['cpu'] / other['cpu']:.1f} | |",
         "",
         f"Both say IPS {mine['ips']:.9f} and SNIPS {mine['snips']:.9f}; DR says {mine['dr']:.9f} ± "
         f"{mine['stderr']:.1e}, verdict {mine['verdict']}.",

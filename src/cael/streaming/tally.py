@@ -135,9 +135,11 @@ class Tallying:
         n = len(w)
         bits = np.right_shift(w.view(np.uint64), SHIFT, out=self._scratch.take("bits", n, np.uint64))
         place = bits.view(np.int64)
+        first = int(place.min(initial=len(self._counts)))
+        np.subtract(place, first, out=place)  # so that the counts of a batch are few
         counts = np.bincount(place)
-        self._counts[: len(counts)] += counts
-        self._sums[: len(counts)] += np.bincount(place, weights=w)
+        self._counts[first : first + len(counts)] += counts
+        self._sums[first : first + len(counts)] += np.bincount(place, weights=w)
         above = np.greater(w, self._floor, out=self._scratch.take("above", n, np.bool_))
         new = w[above]  # a copy: the caller may use the array again
         if not len(new):
