@@ -101,7 +101,8 @@ def _summary(found: dict[str, Any]) -> str:
     """What the tables say about each aim, counted from the same numbers."""
     swept = {name: found[name] for name in sweeps() if name in found}
     apart = {name: lines for name, lines in found.items() if name not in swept}
-    said = [*_default(swept), *_sweeps(swept), *_other_worlds(apart), _coverage([*swept.values(), *apart.values()])]
+    said = [*_default(swept), *_sweeps(swept), *(_other_worlds(apart) if apart else [])]
+    said.append(_coverage([*swept.values(), *apart.values()]))
     return "".join(f"- {each}\n" for each in said)
 
 
