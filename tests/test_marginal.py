@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 import cael
 from cael import InputError, NeedsError
 from cael.estimators.marginal import encode
-from cael.posterior import fit_softmax
+from cael.posterior import Dense, RowFeatures, Tabled, fit_softmax
 
 RNG = np.random.default_rng(11)
 
@@ -28,6 +30,34 @@ def test_the_posterior_is_scikit_learns(C):
     theirs = LogisticRegression(C=C, max_iter=5000, tol=1e-8).fit(features, log.actions)
     assert ours.converged
     np.testing.assert_allclose(ours.probabilities(features, None), theirs.predict_proba(features), atol=1e-4)
+
+
+@given(st.integers(0, 10**6), st.booleans(), st.integers(1, 60))
+@settings(max_examples=25)
+def test_products_by_lines_of_a_table_are_those_by_rows(seed, gap, size):
+    """Blocks of rows in which some lines come often and others never; the last line of the table never at all."""
+    rng = np.random.default_rng(seed)
+    code = rng.integers(0, 5, 60) * (1 + gap)
+    features = RowFeatures(rng.normal(size=(60, 2)), rng.normal(size=(11, 4)), code)
+    mean, A = rng.normal(size=6), rng.normal(size=(6, 6))
+    lines = features.design(mean, A)
+    rows = Dense(features, mean, A)
+    assert isinstance(lines, Tabled)
+    V, post = rng.normal(size=(6, 3)), rng.normal(size=(60, 3))
+    rooms = [each.room(3) for each in (lines, rows)]
+    for at in range(0, 60, size):
+        part = slice(at, min(60, at + size))
+        np.testing.assert_allclose(lines.product(V)(part), rows.product(V)(part), atol=1e-12)
+        for each, room in zip((lines, rows), rooms, strict=True):
+            each.add(room, part, post[part])
+    np.testing.assert_allclose(lines.gathered(rooms[0]), rows.gathered(rooms[1]), atol=1e-11)
+
+
+def test_a_table_with_more_lines_than_rows_would_need_is_taken_row_by_row():
+    features = RowFeatures(np.zeros((30, 1)), np.eye(300), np.arange(30))
+    assert isinstance(features.design(np.zeros(301), np.eye(301)), Tabled)  # 30 of 300 lines occur
+    features = RowFeatures(np.zeros((300, 1)), np.ones((300, 2)), np.arange(300))
+    assert isinstance(features.design(np.zeros(3), np.eye(3)), Dense)
 
 
 def test_actions_that_never_occur_get_no_logit_without_offset_and_the_logging_policys_with_one():

@@ -7,6 +7,7 @@ scikit-learn has no offset and holds several n x k arrays; this holds one block 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol, final
@@ -30,6 +31,102 @@ class Features(Protocol):
     def shape(self) -> tuple[int, ...]: ...
 
     def __getitem__(self, rows: slice, /) -> Floats: ...
+
+
+class Design(Protocol):
+    """Products of centred and decorrelated features, z = (features - mean) A, and their sums over rows."""
+
+    def product(self, table: Floats) -> Callable[[slice], Floats]:
+        """A function of rows: z (b, p) times a table (p, c)."""
+
+    def room(self, c: int) -> Floats:
+        """Zeros for what `add` adds up."""
+
+    def add(self, room: Floats, rows: slice, post: Floats) -> None:
+        """Add what gives the sums of z times post (b, c)."""
+
+    def gathered(self, room: Floats) -> Floats:
+        """z' post over all rows that were added, (p, c)."""
+
+
+@final
+@dataclass(frozen=True)
+class Dense:
+    """Row by row."""
+
+    features: Features
+    mean: Floats
+    A: Floats
+
+    def product(self, table: Floats) -> Callable[[slice], Floats]:
+        weights = self.A @ table
+        return lambda rows: (self.features[rows] - self.mean) @ weights
+
+    def room(self, c: int) -> Floats:
+        return np.zeros((self.features.shape[1], c))
+
+    def add(self, room: Floats, rows: slice, post: Floats) -> None:
+        room += (self.features[rows] - self.mean).T @ post
+
+    def gathered(self, room: Floats) -> Floats:
+        return self.A.T @ room
+
+
+@final
+@dataclass(frozen=True)
+class RowFeatures:
+    """[contexts, table[code]] of each row: contexts (n, d), table (m, e), code (n,)."""
+
+    contexts: Floats
+    table: Floats
+    code: Ints
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.code), self.contexts.shape[1] + self.table.shape[1]
+
+    def __getitem__(self, rows: slice) -> Floats:
+        return np.hstack([self.contexts[rows], self.table[self.code[rows]]])
+
+    def take(self, rows: Ints) -> RowFeatures:
+        return RowFeatures(self.contexts[rows], self.table, self.code[rows])
+
+    def design(self, mean: Floats, A: Floats) -> Design:
+        """By lines of the table where that is less work and takes little more room, else by rows."""
+        seen, code = np.unique(self.code, return_inverse=True)
+        (n, p), d = self.shape, self.contexts.shape[1]
+        if len(seen) * p + n * d > (n + p) * p or len(seen) > 4 * p:
+            return Dense(self, mean, A)
+        return Tabled(self.contexts - mean[:d], A[:d], (self.table[seen] - mean[d:]) @ A[d:], code.reshape(-1))
+
+
+@final
+@dataclass(frozen=True)
+class Tabled:
+    """z = contexts A + lines[code]: products are made once for all rows that share a line (m, p) of the table."""
+
+    contexts: Floats
+    A: Floats
+    lines: Floats
+    code: Ints
+
+    def product(self, table: Floats) -> Callable[[slice], Floats]:
+        weights, lifted = self.A @ table, self.lines @ table
+        return lambda rows: self.contexts[rows] @ weights + lifted[self.code[rows]]
+
+    def room(self, c: int) -> Floats:
+        return np.zeros((self.contexts.shape[1] + len(self.lines), c))
+
+    def add(self, room: Floats, rows: slice, post: Floats) -> None:
+        d, code = self.contexts.shape[1], self.code[rows]
+        room[:d] += self.contexts[rows].T @ post
+        order = np.argsort(code, kind="stable")
+        starts = np.flatnonzero(np.diff(code[order], prepend=-1))
+        room[d + code[order][starts]] += np.add.reduceat(post[order], starts)
+
+    def gathered(self, room: Floats) -> Floats:
+        d = self.contexts.shape[1]
+        return self.A.T @ room[:d] + self.lines.T @ room[d:]
 
 
 @final
@@ -93,20 +190,20 @@ class _Likelihood:
         second = sum(z.T @ z for part, _ in parts for z in (self._centred(part),)) / self.n
         values, vectors = np.linalg.eigh(second)
         # For two classes scikit-learn has one logit and penalises that: half of the squares of our two.
-        self.strength = (2 if c == 2 and not offset else 1) / (C * self.n)
+        strength = (2 if c == 2 and not offset else 1) / (C * self.n)
         # The curvature at a uniform posterior, values / c + strength, becomes 1 / c, as it is for the intercept.
-        self.A = vectors / np.sqrt(np.maximum(values, 0.0) + c * self.strength)
+        curvature = np.maximum(values, 0.0) + c * strength
+        self.A = vectors / np.sqrt(curvature)
+        self.penalty = (strength / curvature)[:, None]  # |W|^2 = |A V|^2, and A'A is diagonal
+        plain = Dense(features, self.mean, self.A)
+        self.design: Design = features.design(self.mean, self.A) if isinstance(features, RowFeatures) else plain
         sums = np.zeros(self.shape)
         for part, _ in parts:
             sums += _class_sums(self._centred(part), label[part], c)
-        self.observed = self._white(sums) / self.n
+        self.observed = np.vstack([self.A.T @ sums[:-1], sums[-1]]) / self.n
 
     def _centred(self, part: slice) -> Floats:
         return self.raw[part] - self.mean
-
-    def _white(self, sums: Floats) -> Floats:
-        """Sums over rows of [centred features, 1] (p + 1, c), as sums of the decorrelated ones."""
-        return np.vstack([self.A.T @ sums[:-1], sums[-1]])
 
     def coefficients(self, flat: Floats) -> tuple[Floats, Floats]:
         """Weights (p, c) and intercept (c,) for the features as they were given."""
@@ -117,26 +214,28 @@ class _Likelihood:
     def __call__(self, flat: Floats) -> tuple[float, Floats]:
         """Loss and gradient."""
         table = flat.reshape(self.shape)
-        weights = self.A @ table[:-1]
+        product = self.design.product(table[:-1])
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            found = list(pool.map(lambda group: self._group(group, weights, table[-1]), self.groups))
-        expected = np.sum([each[1] for each in found], axis=0) / self.n
-        expected[:-1] += self.strength * weights
-        penalty = 0.5 * self.strength * float(np.vdot(weights, weights))
-        return sum(each[0] for each in found) / self.n + penalty, (self._white(expected) - self.observed).ravel()
+            found = list(pool.map(lambda group: self._group(group, product, table[-1]), self.groups))
+        sums = self.design.gathered(np.sum([each[1] for each in found], axis=0))
+        gradient = np.vstack([sums, np.sum([each[2] for each in found], axis=0)]) / self.n - self.observed
+        pull = self.penalty * table[:-1]
+        gradient[:-1] += pull
+        return sum(each[0] for each in found) / self.n + 0.5 * float((pull * table[:-1]).sum()), gradient.ravel()
 
-    def _group(self, group: list[tuple[slice, Batch]], weights: Floats, intercept: Floats) -> tuple[float, Floats]:
-        """Minus the log-likelihood, and the expected class sums (p + 1, c), of some blocks of rows."""
-        total, expected = 0.0, np.zeros(self.shape)
+    def _group(
+        self, group: list[tuple[slice, Batch]], product: Callable[[slice], Floats], intercept: Floats
+    ) -> tuple[float, Floats, Floats]:
+        """Minus the log-likelihood, and the sums of features by expected class and of expected classes, of blocks."""
+        total, sums, counts = 0.0, self.design.room(self.shape[1]), np.zeros(self.shape[1])
         for part, batch in group:
-            z = self._centred(part)
             prior = probabilities(self.log.logging, batch) if self.offset and self.log.logging is not None else None
-            post = _softmax(z @ weights + intercept, prior)
-            chosen = post[np.arange(len(z)), self.label[part]]
+            post = _softmax(product(part) + intercept, prior)
+            chosen = post[np.arange(len(post)), self.label[part]]
             total -= float(np.log(np.maximum(chosen, 1e-300)).sum())
-            expected[:-1] += z.T @ post
-            expected[-1] += post.sum(axis=0)
-        return total, expected
+            self.design.add(sums, part, post)
+            counts += post.sum(axis=0)
+        return total, sums, counts
 
 
 def _class_sums(features: Floats, label: Ints, c: int) -> Floats:

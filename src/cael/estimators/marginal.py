@@ -16,7 +16,7 @@ from cael.estimate import Estimate
 from cael.estimators.base import Estimator, mean_of, mean_plus_ratio
 from cael.log import Batch, LoggedData
 from cael.policy import Policy, probabilities
-from cael.posterior import Features, SoftmaxPosterior, fit_softmax
+from cael.posterior import Features, RowFeatures, SoftmaxPosterior, fit_softmax
 from cael.problem import Problem
 
 EMBEDDING_BIAS = "The interval covers the mean of the estimate; the bias of the embedding is not in it."
@@ -171,26 +171,6 @@ class MIPS(Estimator):
         fitted = fit_softmax(train, train_features, C=self.C, offset=self.offset, max_iter=self.max_iter)
         parts = [np.einsum("ij,ij->i", post, w) for post, w in posterior_blocks(fitted, test, problem.policy, features)]
         return np.concatenate(parts), fitted.converged
-
-
-@final
-@dataclass(frozen=True)
-class RowFeatures:
-    """[contexts, table[code]] of each row, made a slice of rows at a time: contexts (n, d), table (m, e), code (n,)."""
-
-    contexts: Floats
-    table: Floats
-    code: Ints
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return len(self.code), self.contexts.shape[1] + self.table.shape[1]
-
-    def __getitem__(self, rows: slice) -> Floats:
-        return np.hstack([self.contexts[rows], self.table[self.code[rows]]])
-
-    def take(self, rows: Ints) -> RowFeatures:
-        return RowFeatures(self.contexts[rows], self.table, self.code[rows])
 
 
 def posterior_blocks(
