@@ -1,0 +1,74 @@
+"""On a GPU: the numbers of the CPU, and graphs that do what the steps do that they were captured from."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import cael
+from cael.embedding import rewards, sparse
+from cael.embedding.graphs import Replayed
+from cael.worlds import PaperWorld
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU on this machine")
+
+WORLD = PaperWorld(n_actions=20, action_dim=3)
+SHORT = cael.Growth(steps=30, penalties=(0.5, 2.0), restarts=1, device="cuda")
+
+
+def logs(count, n=300):
+    return [WORLD.sample(n, seed) for seed in range(count)]
+
+
+def losses(settings, count=2):
+    return [each.losses for each in rewards.sparse_rewards(logs(count), settings, 3, list(range(count)))]
+
+
+def test_a_graph_does_what_its_step_does(monkeypatch):
+    replayed = losses(SHORT)
+    monkeypatch.setattr(sparse, "Replayed", lambda step, state: step)
+    for graph, plain in zip(replayed, losses(SHORT), strict=True):
+        np.testing.assert_array_equal(graph, plain)
+
+
+def test_the_call_before_a_capture_leaves_no_trace():
+    state = torch.zeros(3, device="cuda")
+    added = Replayed(lambda step: state.add_(step) and None, [state])
+    for _ in range(4):
+        added(torch.ones(3, device="cuda"))
+    assert state.tolist() == [4.0] * 3
+
+
+def test_networks_learn_what_they_learn_on_the_cpu():
+    for here, there in zip(losses(SHORT), losses(replace(SHORT, device="cpu")), strict=True):
+        np.testing.assert_allclose(here, there, rtol=1e-3)
+
+
+@pytest.mark.parametrize("candidates", ["all", 8])
+def test_cael_says_what_it_says_on_the_cpu(candidates):
+    log = logs(1)[0]
+    here, there = (
+        cael.CAEL(growth=replace(SHORT, device=device), candidates=candidates).estimate(log, WORLD.target)
+        for device in ("cuda", "cpu")
+    )
+    assert here.value == pytest.approx(there.value, abs=0.05 * there.stderr)
+    assert here.stderr == pytest.approx(there.stderr, rel=0.05)
+
+
+@pytest.mark.parametrize("preset", ["paper", "through"])
+def test_the_papers_estimator_says_what_it_says_on_the_cpu(preset):
+    log = logs(1)[0]
+    here, there = (
+        cael.CAELMIPS(preset, training=cael.Training(iterations=30, batch_size=64, device=device)).estimate(
+            log, WORLD.target
+        )
+        for device in ("cuda", "cpu")
+    )
+    assert here.value == pytest.approx(there.value, abs=0.05 * there.stderr)
+
+
+def test_the_same_seed_gives_the_same_bits():
+    log = logs(1)[0]
+    one, two = (cael.CAEL(growth=SHORT).estimate(log, WORLD.target) for _ in range(2))
+    np.testing.assert_array_equal(one.contributions, two.contributions)
