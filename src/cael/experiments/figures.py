@@ -67,6 +67,13 @@ def _style(table: Table, name: str) -> dict[str, Any]:
     return {"color": COLOURS[at % len(COLOURS)], "marker": MARKERS[at % len(MARKERS)]}
 
 
+def _pen(number: int, name: str) -> dict[str, Any]:
+    """Line and marker size. Auto is fine and small: it often lies on the estimator that it took."""
+    if name == "Auto":
+        return {"lw": 1.0, "ms": 2.5, "ls": "-"}
+    return {"lw": 1.7, "ms": 4.5, "ls": DASHES[number // 4 % len(DASHES)]}
+
+
 def bars(figure: Any, table: Table, names: Sequence[str]) -> None:
     """One panel per statistic, one horizontal bar per estimator with its 95% interval (figure 1 of the paper)."""
     statistics = table.spec.figure.statistics
@@ -102,7 +109,7 @@ def _floor(points: Sequence[float], lows: Any) -> float:
 def lines(figure: Any, table: Table, names: Sequence[str]) -> None:
     """One panel per statistic over the axis of the spec, with shaded 95% bands (figure 3 of the paper)."""
     statistics = table.spec.figure.statistics
-    figure.set_size_inches(max(4.6, 3.4 * len(statistics)), 3.4)
+    figure.set_size_inches(max(4.6 if len(names) <= 4 else 6.4, 3.4 * len(statistics)), 3.4 if len(names) <= 4 else 3.8)
     x = np.array([float(cell.at) for cell in table.spec.cells])
     axes = figure.subplots(1, len(statistics), squeeze=False)[0]
     for axis, statistic in zip(axes, statistics, strict=True):
@@ -110,7 +117,7 @@ def lines(figure: Any, table: Table, names: Sequence[str]) -> None:
             style = _style(table, name)
             y = [float(statistic_of(table.errors(cell.at, name), statistic)) for cell in table.spec.cells]
             band = np.array([table.band(cell.at, name, statistic) for cell in table.spec.cells])
-            axis.plot(x, y, label=shown(name), ms=4.5, lw=1.6, ls=DASHES[number // 4 % len(DASHES)], **style)
+            axis.plot(x, y, label=shown(name), **_pen(number, name), **style)
             axis.fill_between(x, band[:, 0], band[:, 1], color=style["color"], alpha=0.16, lw=0)
         axis.set(yscale="log", xlabel=table.spec.figure.label, ylabel=WORDS[statistic])
         every = [float(line.get_ydata()[i]) for line in axis.get_lines() for i in range(len(x))]
@@ -118,7 +125,7 @@ def lines(figure: Any, table: Table, names: Sequence[str]) -> None:
         if table.spec.figure.log_x:
             axis.set_xscale("log")
             axis.minorticks_off()
-        axis.set_xticks(x, [f"{each:g}" for each in x], rotation=45 if len(x) > 4 and x.max() >= 1000 else 0)
+        axis.set_xticks(x, [f"{each:g}" for each in x], rotation=45 if len(x) >= 4 and x.max() >= 1000 else 0)
     _legend(figure, axes[0], len(names))
 
 
@@ -159,11 +166,11 @@ def ecdf(figure: Any, table: Table, names: Sequence[str]) -> None:
         heights = np.arange(1, len(found) + 1) / table.spec.runs
         x = np.concatenate([[floor], np.maximum(found, floor), [max(1e3, *found)]])
         y = np.concatenate([[0.0], heights, heights[-1:]])
-        dash = DASHES[number // 4 % len(DASHES)]
-        axis.step(x, y, where="post", lw=1.7, color=style["color"], ls=dash)
+        pen = _pen(number, name)
+        axis.step(x, y, where="post", lw=pen["lw"], color=style["color"], ls=pen["ls"])
         every = slice(1, -1, max(1, len(found) // 8))
-        axis.plot(x[every], y[every], ls="", ms=4.5, **style)
-        axis.plot([], [], lw=1.7, ms=4.5, ls=dash, label=shown(name), **style)
+        axis.plot(x[every], y[every], ls="", ms=pen["ms"], **style)
+        axis.plot([], [], label=shown(name), **pen, **style)
     axis.axvline(1, color="#888888", lw=0.8)
     axis.annotate("as good as IPS", (1, 0.02), xytext=(4, 0), textcoords="offset points", color="#555555", fontsize=8)
     axis.set(xscale="log", xlabel=table.spec.figure.label, ylabel="share of runs", xlim=(floor, 1e3), ylim=(0, 1.02))
@@ -174,4 +181,5 @@ def ecdf(figure: Any, table: Table, names: Sequence[str]) -> None:
 
 def _legend(figure: Any, axis: Any, count: int) -> None:
     handles, labels = axis.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=min(count, 4 if count <= 4 else 5), fontsize=8.5)
+    columns = min(count, int(figure.get_figwidth() / 1.1), 4 if count <= 4 else 6)
+    figure.legend(handles, labels, loc="outside upper center", ncols=columns, fontsize=8.5)
