@@ -1,7 +1,7 @@
 """How often the verdict says "ok" while the truth lies outside the interval, on sound logs and on broken ones.
 
     python -m cael.experiments.verdicts run  --out docs/results/verdicts.json --trials 60      (make verdicts)
-    python -m cael.experiments.verdicts run  --out docs/results/verdicts_learned.json --learn --trials 10
+    python -m cael.experiments.verdicts run  --out docs/results/verdicts_learned.json --learn --trials 10 [--jobs 16]
     python -m cael.experiments.verdicts page --out docs/results
 
 Trial t of a world is the log of seed 3000 + t, broken with the random numbers of that seed; the thresholds were set
@@ -125,8 +125,12 @@ def read(path: Path) -> dict[tuple[str, str, int], Trial]:
     return found
 
 
-def run(out: Path, rows: Path, trials: int, only: Sequence[str] = (), *, learn: bool = False) -> list[Cell]:
-    """Run what is missing, and write the counts of all."""
+def run(
+    out: Path, rows: Path, trials: int, only: Sequence[str] = (), *, learn: bool = False, jobs: int = 1
+) -> list[Cell]:
+    """Run what is missing, on several processes, and write the counts of all."""
+    from joblib import Parallel, delayed
+
     for path in (out, rows):
         path.parent.mkdir(parents=True, exist_ok=True)
     done = read(rows)
@@ -137,11 +141,10 @@ def run(out: Path, rows: Path, trials: int, only: Sequence[str] = (), *, learn: 
     with rows.open("a") as file:
         if rows.stat().st_size and not rows.read_text().endswith("\n"):
             file.write("\n")
-        for name, world, size, condition, seed in wanted:
-            if (name, condition, seed) in done:
-                continue
-            made = trial(name, world, size, condition, seed, learn)
-            done[name, condition, seed] = made
+        missing = [each for each in wanted if (each[0], each[3], each[4]) not in done]
+        pool = Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs")
+        for made in pool(delayed(trial)(*each, learn) for each in missing):
+            done[made.world, made.condition, made.seed] = made
             file.write(json.dumps(asdict(made)) + "\n")
             file.flush()
             print(f"{len(done)} of {len(wanted)}: {made}", file=sys.stderr, flush=True)
@@ -160,13 +163,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--trials", type=int, default=60, help="logs of each world and condition")
     parser.add_argument("--only", nargs="*", default=(), help="names of worlds; all by default")
     parser.add_argument("--learn", action="store_true", help="with Auto, which trains networks, as the headline")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--rows", type=Path, help="where trials are kept; results/NAME.jsonl by default")
     told = parser.parse_args(arguments)
     if told.what == "page":
         page(told.out)
         return
     rows = Path("results") / f"{told.out.stem}.jsonl" if told.rows is None else told.rows
-    run(told.out, rows, told.trials, told.only, learn=told.learn)
+    run(told.out, rows, told.trials, told.only, learn=told.learn, jobs=told.jobs)
 
 
 if __name__ == "__main__":
