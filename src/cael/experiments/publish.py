@@ -119,13 +119,17 @@ def _section(table: Table, lines: list[Line], manifest: dict[str, Any]) -> Itera
     yield ""
     if spec.note:
         yield f"{spec.note} "
-    devices = " and ".join(dict.fromkeys(each["device"] for each in manifest["sessions"]))
+    devices = " and ".join(dict.fromkeys(str(each["device"]) for each in manifest["sessions"]))
     versions = ", ".join(f"{name} {number}" for name, number in session["versions"].items() if number)
     commit = f" at commit {session['git'][:12]}" if session["git"] else ""
-    yield (
-        f"{spec.runs} runs per problem. `cael reproduce {spec.name}`, finished {session['finished'][:10]} on "
-        f"{devices}{commit}; {versions}."
-    )
+    if "note" in session:  # rows that were not made by the command say how they were made
+        told = f" Versions on the CPU: {versions}." if versions else ""
+        yield f"{spec.runs} runs per problem, finished {session['finished'][:10]}. {session['note']}{told}"
+    else:
+        yield (
+            f"{spec.runs} runs per problem. `cael reproduce {spec.name}`, finished {session['finished'][:10]} on "
+            f"{devices}{commit}; {versions}."
+        )
     for panel, names in spec.panels.items():
         stem = "figure" if panel == "paper" else f"figure-{panel}"
         words = ", ".join(figures.shown(name) for name in names)
