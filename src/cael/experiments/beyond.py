@@ -4,15 +4,15 @@
     python -m cael.experiments.beyond page docs/results
 
 The rows are those of the published experiments (`cael.experiments.publish`). Gradient boosting, which takes half a
-minute for one log, is in none of them: its rows are in boosted.json. Run t of a cell is the log of seed t; the
-estimators were tuned on other seeds (1000 and above).
+minute for one log, is in none of them: its rows are in boosted.json, and what has a row is not run again. Run t of a
+cell is the log of seed t; the estimators were tuned on other seeds (1000 and above).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +45,14 @@ def sweeps() -> list[str]:
     return [name for name, (experiment, _) in cells().items() if experiment != "worlds"]
 
 
-def boosted(names: list[str], runs: int, jobs: int) -> Iterator[dict[str, Any]]:
-    """The rows of the gradient-boosted direct method, as they end."""
+def boosted(names: list[str], runs: int, jobs: int, done: Container[tuple[str, int]] = ()) -> Iterator[dict[str, Any]]:
+    """The rows of the gradient-boosted direct method, as they end. done: (cell, seed) of those that are there."""
     from joblib import Parallel, delayed
 
     wanted = [
         (name, trial.Task(((cell.world, seed),), cell.n, {"kind": "BoostedDM"}, "BoostedDM", "cpu", False))
-        for seed in range(runs) for name, (_, cell) in cells().items() if name in names
+        for seed in range(runs) for name, (_, cell) in cells().items()
+        if name in names and (name, seed) not in done
     ]  # fmt: skip
     yield from Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs")(
         delayed(_boosted)(name, task) for name, task in wanted
@@ -78,9 +79,11 @@ def main() -> None:
         page(told.results)
         return
     path = told.results / "boosted.json"
-    rows = json.loads(path.read_text()) if path.exists() else []
-    for row in boosted(told.cells or sweeps(), told.runs, told.jobs):
-        rows = [each for each in rows if (each["cell"], each["seed"]) != (row["cell"], row["seed"])] + [row]
+    before = json.loads(path.read_text()) if path.exists() else []
+    rows = [row for row in before if "error" not in row]  # what failed is tried again
+    done = {(row["cell"], row["seed"]) for row in rows}
+    for row in boosted(told.cells or sweeps(), told.runs, told.jobs, done):
+        rows.append(row)
         rows.sort(key=lambda each: (each["cell"], each["seed"]))
         path.write_text("[\n" + ",\n".join(json.dumps(each) for each in rows) + "\n]\n")
         print(f"{row['cell']}, seed {row['seed']}: {row.get('value', row.get('error'))}", flush=True)
