@@ -6,15 +6,16 @@ scikit-learn has no offset and holds several n x k arrays; this holds one block 
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol, final
+from typing import Any, Protocol, final
 
 import numpy as np
 
 from cael._types import Floats, Ints
+from cael.cores import threads
 from cael.errors import InputError
 from cael.log import BATCH_BYTES, Batch, LoggedData
 from cael.policy import probabilities
@@ -163,10 +164,21 @@ def fit_softmax(log: LoggedData, features: Features, *, C: float, offset: bool, 
         raise InputError("a posterior over actions needs at least two different logged actions.")
     fun = _Likelihood(log, features, np.searchsorted(classes, log.actions), len(classes), C, offset)
     options = {"maxiter": max_iter, "gtol": GRADIENT_TOLERANCE, "ftol": 1e-11, "maxcor": 10}
-    with threadpool_limits(1, user_api="blas"):  # the cores work on blocks of rows; BLAS threads on top would spin
+    # The cores work on groups of blocks; BLAS threads on top would spin.
+    with threadpool_limits(1, user_api="blas"), _pool(len(fun.groups)) as fun.map:
         found = minimize(fun, np.zeros(fun.shape[0] * fun.shape[1]), jac=True, method="L-BFGS-B", options=options)
     weights, intercept = fun.coefficients(found.x)
     return SoftmaxPosterior(classes, weights, intercept, offset, bool(found.status != 1))
+
+
+@contextmanager
+def _pool(parts: int) -> Iterator[Callable[..., Iterable[Any]]]:
+    """A `map` over so many parts, on as many threads as may be used."""
+    if min(parts, threads()) == 1:
+        yield map
+        return
+    with ThreadPoolExecutor(min(parts, threads())) as pool:
+        yield pool.map
 
 
 @final
@@ -179,6 +191,7 @@ class _Likelihood:
 
     def __init__(self, log: LoggedData, features: Features, label: Ints, c: int, C: float, offset: bool) -> None:
         self.log, self.label, self.offset, self.n = log, label, offset, len(log)
+        self.map: Callable[..., Iterable[Any]] = map
         self.shape = (features.shape[1] + 1, c)
         blocks = list(log.batches(width=c, bytes_each=BATCH_BYTES // 4))
         ends = np.cumsum([len(batch) for batch in blocks])
@@ -215,8 +228,7 @@ class _Likelihood:
         """Loss and gradient."""
         table = flat.reshape(self.shape)
         product = self.design.product(table[:-1])
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            found = list(pool.map(lambda group: self._group(group, product, table[-1]), self.groups))
+        found = list(self.map(lambda group: self._group(group, product, table[-1]), self.groups))
         sums = self.design.gathered(np.sum([each[1] for each in found], axis=0))
         gradient = np.vstack([sums, np.sum([each[2] for each in found], axis=0)]) / self.n - self.observed
         pull = self.penalty * table[:-1]

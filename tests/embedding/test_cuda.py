@@ -34,7 +34,11 @@ def test_a_graph_does_what_its_step_does(monkeypatch):
 
 def test_the_call_before_a_capture_leaves_no_trace():
     state = torch.zeros(3, device="cuda")
-    added = Replayed(lambda step: state.add_(step) and None, [state])
+
+    def add(step):
+        state.add_(step)
+
+    added = Replayed(add, [state])
     for _ in range(4):
         added(torch.ones(3, device="cuda"))
     assert state.tolist() == [4.0] * 3

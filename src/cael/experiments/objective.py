@@ -1,6 +1,7 @@
 """Does a loss that minimises the mean squared error make the embedding better? The paper's claim, with exact weights.
 
-    python -m cael.experiments.objective --out FILE [--trials 30] [--device cuda] [--jobs 6] [--worlds paper dense]
+    python -m cael.experiments.objective run  --out docs/results/objective.json [--device cuda] [--jobs 6]
+    python -m cael.experiments.objective page --out docs/results
 
 f is CAEL's: the cross-fitted prediction of a sparse network. A separate head on f, m codes with learned places and
 widths that move with the context, is trained on
@@ -122,8 +123,8 @@ def _scaled(x: np.ndarray) -> np.ndarray:
     return (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), 1e-12)
 
 
-def one_world(name: str, trials: int, device: str) -> dict[str, dict[str, float]]:
-    """Squared errors of each head in one world, with Monte Carlo standard errors of their means."""
+def one_world(name: str, trials: int, device: str) -> tuple[str, dict[str, dict[str, float]]]:
+    """The name, and squared errors of each head in one world, with Monte Carlo standard errors of their means."""
     world, n = cael.worlds.suite()[name]
     seeds = [FIRST + t for t in range(trials)]
     logs = [world.sample(n, seed) for seed in seeds]
@@ -141,16 +142,24 @@ def one_world(name: str, trials: int, device: str) -> dict[str, dict[str, float]
         for key, each in errors.items()
     }
     print(name, {key: f"{row['mse']:.4g} ± {row['error']:.2g}" for key, row in rows.items()}, flush=True)
-    return rows
+    return name, rows
 
 
-def run(names: Sequence[str], trials: int, device: str, jobs: int) -> dict[str, Any]:
-    """All worlds, several at once."""
+def run(names: Sequence[str], trials: int, device: str, jobs: int, out: Path) -> None:
+    """All worlds, several at once; each is written as it ends, and one that the file has is not run again."""
     from joblib import Parallel, delayed
 
-    rows = Parallel(n_jobs=jobs)(delayed(one_world)(name, trials, device) for name in names)
-    worlds = dict(zip(names, rows, strict=True))
-    return {"trials": trials, "first_seed": FIRST, "steps": STEPS, "worlds": worlds}
+    told = {"trials": trials, "first_seed": FIRST, "steps": STEPS}
+    before: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {**told, "worlds": {}}
+    if {name: before.get(name) for name in told} != told:
+        raise SystemExit(f"{out} holds another run than {told}: move it away, or name another file with --out.")
+    worlds = before["worlds"]
+    missing = [name for name in names if name not in worlds]
+    pool = Parallel(n_jobs=jobs, return_as="generator_unordered")
+    for name, rows in pool(delayed(one_world)(name, trials, device) for name in missing):
+        worlds[name] = rows
+        ordered = {each: worlds[each] for each in WORLDS if each in worlds}
+        out.write_text(json.dumps({**told, "worlds": {**ordered, **worlds}}, indent=1) + "\n")
 
 
 def page(folder: Path) -> None:
@@ -168,15 +177,18 @@ def page(folder: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, required=True)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("run", "page"))
+    parser.add_argument("--out", type=Path, required=True, help="a .json file; for page, the folder of the results")
     parser.add_argument("--trials", type=int, default=30)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--jobs", type=int, default=1, help="worlds at once")
     parser.add_argument("--worlds", nargs="+", default=WORLDS)
     chosen = parser.parse_args()
-    found = run(chosen.worlds, chosen.trials, chosen.device, chosen.jobs)
-    chosen.out.write_text(json.dumps(found, indent=1) + "\n")
+    if chosen.what == "page":
+        page(chosen.out)
+        return
+    run(chosen.worlds, chosen.trials, chosen.device, chosen.jobs, chosen.out)
 
 
 if __name__ == "__main__":

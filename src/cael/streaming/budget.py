@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
+from cael.cores import cores
 from cael.errors import InputError, positive_int
 
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30,
@@ -58,10 +59,6 @@ def free() -> int:
 def shown(size: float) -> str:
     """'384 MiB', '2.0 GiB'."""
     return f"{size / 2**20:,.0f} MiB" if size < 2**30 else f"{size / 2**30:,.1f} GiB"
-
-
-def cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @final
