@@ -1,5 +1,7 @@
 """MIPS: the posterior, the exact weights, and the peers' mistake."""
 
+import threading
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 import cael
 from cael import InputError, NeedsError
 from cael.estimators.marginal import encode
-from cael.posterior import Dense, RowFeatures, Tabled, fit_softmax
+from cael.posterior import Dense, RowFeatures, Tabled, _softmax, fit_softmax
 
 RNG = np.random.default_rng(11)
 
@@ -30,6 +32,25 @@ def test_the_posterior_is_scikit_learns(C):
     theirs = LogisticRegression(C=C, max_iter=5000, tol=1e-8).fit(features, log.actions)
     assert ours.converged
     np.testing.assert_allclose(ours.probabilities(features, None), theirs.predict_proba(features), atol=1e-4)
+
+
+def test_the_posterior_is_the_same_on_any_number_of_threads_and_uses_no_more_than_allowed(monkeypatch):
+    world = cael.worlds.PaperWorld(n_actions=8, action_dim=3)
+    log = world.sample(3000, seed=0)
+    monkeypatch.setattr("cael.posterior.BATCH_BYTES", 200_000)  # several blocks
+    found, used = {}, {}
+    for threads in ("1", "2", "3"):
+        monkeypatch.setenv("OMP_NUM_THREADS", threads)
+        seen = set()
+        monkeypatch.setattr(
+            "cael.posterior._softmax", lambda *given, of=seen: of.add(threading.get_ident()) or _softmax(*given)
+        )
+        found[threads] = fit_softmax(log, log.contexts, C=1.0, offset=False, max_iter=50).weights
+        used[threads] = len(seen)
+    np.testing.assert_array_equal(found["1"], found["2"])
+    np.testing.assert_array_equal(found["1"], found["3"])
+    assert used["1"] == 1
+    assert 1 < used["3"] <= 3
 
 
 @given(st.integers(0, 10**6), st.booleans(), st.integers(1, 60))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,14 +65,14 @@ def _boosted(name: str, task: trial.Task) -> dict[str, Any]:
     return {"cell": name, **kept, "seconds": round(row["cost"]["seconds"], 3)}
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("boosted", "page"))
     parser.add_argument("results", type=Path)
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--cells", nargs="+", help="of the paper's sweeps; all by default")
-    told = parser.parse_args()
+    told = parser.parse_args(arguments)
     if told.what == "page":
         from cael.experiments.beyond_page import page
 
