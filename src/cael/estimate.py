@@ -101,6 +101,11 @@ class Estimate:
         """The independent units: rows, or clusters where the log has them."""
         return inference.units(self.contributions, self.clusters)
 
+    @property
+    def independent(self) -> int:
+        """The number of independent units."""
+        return len(self.units) if self.sums is None else self.sums.independent
+
     def interval(
         self,
         level: float = 0.95,

@@ -39,10 +39,12 @@ def subgaussian(w: Floats, lambda_: float) -> Floats:
 
 def subgaussian_lambda(w: Floats, delta: float = 0.05) -> float:
     """The lambda of Metelli et al. 2021: sqrt(2 log(1/delta) / (3 n E[w^2])), at most 1."""
-    second = float(np.mean(w**2))
-    if second == 0:
-        return 0.0
-    return min(1.0, math.sqrt(2 * math.log(1 / delta) / (3 * len(w) * second)))
+    return lambda_of(float(np.mean(w**2)), len(w), delta)
+
+
+def lambda_of(second: float, n: int, delta: float = 0.05) -> float:
+    """`subgaussian_lambda` of n weights with this mean square."""
+    return 0.0 if second == 0 else min(1.0, math.sqrt(2 * math.log(1 / delta) / (3 * n * second)))
 
 
 def best_baseline(w: Floats, r: Floats) -> float:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import cael
 import cael.io
-from cael.streaming import budget
+from cael.streaming import asking, budget
 from tests.streaming.logs import K, table, write
 
 PLAIN = [
@@ -82,6 +82,55 @@ def test_values_standard_errors_and_diagnostics_are_equal(n, cuts, group, batch,
         if estimator.name != "LoggedMean":
             base = in_memory(cael.LoggedMean(), kept.log, policy, q)
             same(mine - found["LoggedMean"], twin - base, size=abs(base.value))
+
+
+CHOSEN = [
+    cael.IPS(clip=cael.SLOPE([1.5, 3.0, 10.0])), cael.SNIPS(clip=cael.SLOPE()), cael.SubGaussianIPS(),
+    cael.SubGaussianIPS(lambda_=cael.SLOPE()), cael.SNDR(clip=cael.SLOPE([2.0, 4.0])), cael.SwitchDR(), cael.DRos(),
+    cael.SubGaussianDR(), cael.SLOPE([cael.IPS(), cael.SNIPS(), cael.IPS(clip=2.0)]),
+]  # fmt: skip
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    n=st.integers(30, 600),
+    cuts=st.lists(st.integers(1, 600), max_size=3),
+    batch=st.integers(20, 300),
+    clusters=st.sampled_from([None, 40]),
+    seed=st.integers(0, 50),
+)
+def test_settings_that_are_chosen_from_the_log_are_chosen_alike(n, cuts, batch, clusters, seed):
+    log = table(n, seed, clusters=clusters)
+    columns = {"cluster": None if clusters is None else "user"}
+    kept = cael.io.open_log(log, columns, n_actions=K)
+    policy, q = kept.policy("dense:pi"), np.array(log["q"].to_pylist())
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(budget, "MOST_ROWS", batch)
+        where = write(Path(folder) / "log", log, cuts, 90)
+        found = cael.evaluate(cael.scan(where, columns, n_actions=K, predictions="q"), "dense:pi", CHOSEN, learn=False)
+    for estimator in CHOSEN:
+        mine, twin = found[estimator.name], in_memory(estimator, kept.log, policy, q)
+        same(mine, twin)
+        paths = [
+            [(each.value, each.width) for each in sorted(told.diagnostics.path or (), key=lambda each: each.name)]
+            for told in (mine, twin)
+        ]
+        np.testing.assert_allclose(*paths, rtol=1e-9, atol=1e-12)
+        assert close(mine.diagnostics.max_weight, twin.diagnostics.max_weight)
+
+
+def test_a_look_at_the_weights_is_a_pass_of_its_own_only_where_it_is_needed(tmp_path, monkeypatch):
+    passes = []
+    whole = asking.reduced
+    monkeypatch.setattr(asking, "reduced", lambda *given: passes.append(given[0]) or whole(*given))
+    scanned = cael.scan(write(tmp_path / "log", table(200)), n_actions=K, predictions="q")
+    for estimators, count in (
+        ([cael.IPS(clip=cael.SLOPE([2.0, 5.0]))], 1),
+        ([cael.SwitchDR(), cael.DRos(), cael.SubGaussianIPS()], 2),
+    ):
+        passes.clear()
+        cael.evaluate(scanned, "dense:pi", estimators, learn=False)
+        assert len(passes) == count
 
 
 SPECS = ["probability:p", "p", "dense:pi", "pi", "dense:pi_*", "topk:items+chances,rest=uniform",

@@ -94,8 +94,7 @@ def test_estimators_that_need_the_log_in_memory_are_skipped_or_refused(tmp_path)
     for estimator in (
         cael.MIPS(),
         cael.BaselineIPS(),
-        cael.SwitchDR(),
-        cael.SubGaussianIPS(),
+        cael.SLOPE([cael.IPS(), cael.SwitchDR()]),
         cael.DR(cael.Sampled(cael.Logistic())),
         cael.CAELMIPS(),
     ):

@@ -6,14 +6,14 @@ weight w' made from w = pi / mu. Unbiased, with w' = w, if the propensities or t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar, final
 
 from cael import weights as W
 from cael._types import Floats
 from cael.estimate import Estimate, ScoreRange
-from cael.estimators.base import Estimator, lowest_bound, mean_of, mean_plus_ratio, weight_diagnostics
-from cael.estimators.selection import SLOPE, setting
+from cael.estimators.base import lowest_bound, mean_of, mean_plus_ratio, weight_diagnostics
+from cael.estimators.selection import SLOPE, Tuned, setting
 from cael.estimators.weighting import check_positive, check_share
 from cael.outcomes.base import FixedOutcome, OutcomeModel
 from cael.outcomes.ridge import Ridge
@@ -37,7 +37,7 @@ def corrected(
 
 @final
 @dataclass(frozen=True)
-class DR(Estimator):
+class DR(Tuned):
     """Doubly robust (Robins and Rotnitzky 1995; Dudik et al. 2011), optionally with clipped weights.
 
     V = (1/n) sum_i [ q(x_i, pi) + min(w_i, clip) (r_i - q(x_i, a_i)) ].
@@ -51,6 +51,7 @@ class DR(Estimator):
     """
 
     needs: ClassVar[tuple[str, ...]] = DR_NEEDS
+    tuned: ClassVar[tuple[str, setting]] = ("clip", setting.WEIGHT)
     outcome: OutcomeModel = field(default_factory=Ridge)
     clip: float | SLOPE | None = None
     folds: int = 5
@@ -61,14 +62,14 @@ class DR(Estimator):
 
     def solve(self, problem: Problem) -> Estimate:
         if isinstance(self.clip, SLOPE):
-            return self.clip.choose(self.name, problem, lambda clip: replace(self, clip=clip))
+            return self.clip.choose(self, problem)
         w = problem.weights if self.clip is None else W.clip(problem.weights, self.clip)
         return corrected(self, problem, w, lowest_bound(problem, self.clip))
 
 
 @final
 @dataclass(frozen=True)
-class SNDR(Estimator):
+class SNDR(Tuned):
     """Self-normalised doubly robust (Robins et al. 2007; Thomas and Brunskill 2016).
 
     V = (1/n) sum_i q(x_i, pi) + sum_i w_i (r_i - q(x_i, a_i)) / sum_i w_i. A strong default when weights are wild.
@@ -82,6 +83,7 @@ class SNDR(Estimator):
     """
 
     needs: ClassVar[tuple[str, ...]] = DR_NEEDS
+    tuned: ClassVar[tuple[str, setting]] = ("clip", setting.WEIGHT)
     outcome: OutcomeModel = field(default_factory=Ridge)
     clip: float | SLOPE | None = None
     folds: int = 5
@@ -92,7 +94,7 @@ class SNDR(Estimator):
 
     def solve(self, problem: Problem) -> Estimate:
         if isinstance(self.clip, SLOPE):
-            return self.clip.choose(self.name, problem, lambda clip: replace(self, clip=clip))
+            return self.clip.choose(self, problem)
         w = problem.weights if self.clip is None else W.clip(problem.weights, self.clip)
         terms = problem.outcome(self.outcome, self.folds, self.seed)
         residual = problem.log.rewards - terms.q_logged
@@ -102,7 +104,7 @@ class SNDR(Estimator):
 
 @final
 @dataclass(frozen=True)
-class SwitchDR(Estimator):
+class SwitchDR(Tuned):
     """Switch-DR (Wang, Agarwal and Dudik 2017): rows with a weight above tau are left to the outcome model.
 
     V as of `DR` with w' = w 1{w <= tau}. tau = 0 is DM, tau = inf is DR.
@@ -117,6 +119,7 @@ class SwitchDR(Estimator):
     """
 
     needs: ClassVar[tuple[str, ...]] = DR_NEEDS
+    tuned: ClassVar[tuple[str, setting]] = ("tau", setting.WEIGHT)
     outcome: OutcomeModel = field(default_factory=Ridge)
     tau: float | SLOPE = field(default_factory=SLOPE)
     folds: int = 5
@@ -127,13 +130,13 @@ class SwitchDR(Estimator):
 
     def solve(self, problem: Problem) -> Estimate:
         if isinstance(self.tau, SLOPE):
-            return self.tau.choose(self.name, problem, lambda tau: replace(self, tau=tau))
+            return self.tau.choose(self, problem)
         return corrected(self, problem, W.switch(problem.weights, self.tau), lowest_bound(problem, self.tau))
 
 
 @final
 @dataclass(frozen=True)
-class DRos(Estimator):
+class DRos(Tuned):
     """Doubly robust with optimistic shrinkage (Su, Dimakopoulou, Krishnamurthy and Dudik 2020).
 
     V as of `DR` with w' = lambda w / (w^2 + lambda). lambda -> 0 is DM, lambda = inf is DR.
@@ -148,6 +151,7 @@ class DRos(Estimator):
     """
 
     needs: ClassVar[tuple[str, ...]] = DR_NEEDS
+    tuned: ClassVar[tuple[str, setting]] = ("lambda_", setting.SQUARED_WEIGHT)
     outcome: OutcomeModel = field(default_factory=Ridge)
     lambda_: float | SLOPE = field(default_factory=SLOPE)
     folds: int = 5
@@ -158,9 +162,7 @@ class DRos(Estimator):
 
     def solve(self, problem: Problem) -> Estimate:
         if isinstance(self.lambda_, SLOPE):
-            return self.lambda_.choose(
-                self.name, problem, lambda value: replace(self, lambda_=value), setting.SQUARED_WEIGHT
-            )
+            return self.lambda_.choose(self, problem)
         # lambda w / (w^2 + lambda) is largest, sqrt(lambda) / 2, at w = sqrt(lambda).
         bound = lowest_bound(problem, self.lambda_**0.5 / 2)
         return corrected(self, problem, W.shrink(problem.weights, self.lambda_), bound)
@@ -168,7 +170,7 @@ class DRos(Estimator):
 
 @final
 @dataclass(frozen=True)
-class SubGaussianDR(Estimator):
+class SubGaussianDR(Tuned):
     """Doubly robust with sub-Gaussian weights (Metelli, Russo and Restelli 2021).
 
     V as of `DR` with w' = w / (1 - lambda + lambda w).
@@ -182,6 +184,7 @@ class SubGaussianDR(Estimator):
     """
 
     needs: ClassVar[tuple[str, ...]] = DR_NEEDS
+    tuned: ClassVar[tuple[str, setting]] = ("lambda_", setting.SHARE)
     outcome: OutcomeModel = field(default_factory=Ridge)
     lambda_: float | SLOPE | None = None
     folds: int = 5
@@ -192,7 +195,7 @@ class SubGaussianDR(Estimator):
 
     def solve(self, problem: Problem) -> Estimate:
         if isinstance(self.lambda_, SLOPE):
-            return self.lambda_.choose(self.name, problem, lambda value: replace(self, lambda_=value), setting.SHARE)
+            return self.lambda_.choose(self, problem)
         lambda_ = W.subgaussian_lambda(problem.weights) if self.lambda_ is None else self.lambda_
         bound = lowest_bound(problem, 1 / lambda_ if self.lambda_ else None)
         return corrected(self, problem, W.subgaussian(problem.weights, lambda_), bound)

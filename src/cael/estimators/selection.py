@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
@@ -26,6 +26,18 @@ class setting(Enum):
     WEIGHT = "on the scale of a weight"
     SQUARED_WEIGHT = "on the scale of a squared weight"
     SHARE = "between 0 and 1"
+
+
+class Tuned(Estimator):
+    """An estimator with a setting that SLOPE can choose. tuned: its name, and what kind of number it is."""
+
+    tuned: ClassVar[tuple[str, setting]]
+
+    @property
+    def chooser(self) -> SLOPE | None:
+        """SLOPE where it is to choose the setting."""
+        told = getattr(self, self.tuned[0])
+        return told if isinstance(told, SLOPE) else None
 
 
 @final
@@ -68,23 +80,30 @@ class SLOPE(Estimator):
         return self.name
 
     def solve(self, problem: Problem) -> Estimate:
+        return select(self.name, [each.solve(problem) for each in self.estimators()], self.delta)
+
+    def estimators(self) -> tuple[Estimator, ...]:
+        """The candidates of SLOPE as an estimator."""
         if len(self.candidates) < 2 or not all(isinstance(each, Estimator) for each in self.candidates):
             raise InputError(f"SLOPE as an estimator needs at least two candidate estimators; got {self.candidates!r}.")
-        return select(self.name, [each.solve(problem) for each in self.candidates], self.delta)
+        return tuple(self.candidates)
 
-    def choose(
-        self, name: str, problem: Problem, make: Callable[[float], Estimator], kind: setting = setting.WEIGHT
-    ) -> Estimate:
-        """Choose among make(c) for the candidate numbers c, or for a default grid of that kind of number."""
-        values = self.candidates or default_grid(problem.weights, kind)
-        return select(name, [make(value).solve(problem) for value in values], self.delta)
+    def choose(self, estimator: Tuned, problem: Problem) -> Estimate:
+        """Choose the setting of an estimator whose setting this is."""
+        every = self.settled(estimator, lambda: float(problem.weights.max()))
+        return select(estimator.name, [each.solve(problem) for each in every], self.delta)
+
+    def settled(self, estimator: Tuned, largest: Callable[[], float]) -> list[Estimator]:
+        """The estimator with each of the candidate numbers, or of a default grid. largest: the largest weight."""
+        name, kind = estimator.tuned
+        return [replace(estimator, **{name: value}) for value in self.candidates or default_grid(largest, kind)]  # type: ignore[type-var]
 
 
-def default_grid(w: Floats, kind: setting) -> tuple[float, ...]:
+def default_grid(largest: Callable[[], float], kind: setting) -> tuple[float, ...]:
     """Nine candidates: from 1 to the largest weight, geometrically, and no change at all; or 0 .. 1 for a share."""
     if kind is setting.SHARE:
         return (0.0, *(float(x) for x in np.geomspace(1e-3, 1.0, 8)))
-    top = max(float(w.max()), 1.0 + 1e-9)
+    top = max(largest(), 1.0 + 1e-9)
     grid = np.geomspace(1.0, top, 8)
     return (*(float(x) for x in (grid if kind is setting.WEIGHT else grid**2)), math.inf)
 
@@ -105,7 +124,7 @@ def select(name: str, estimates: Sequence[Estimate], delta: float) -> Estimate:
     from scipy.special import stdtrit
 
     values = np.array([each.value for each in estimates])
-    quantile = np.array([float(stdtrit(len(each.units) - 1, 1 - delta)) for each in estimates])
+    quantile = np.array([float(stdtrit(each.independent - 1, 1 - delta)) for each in estimates])
     widths = quantile * np.array([each.stderr for each in estimates])
     order, accepted = np.argsort(-widths, kind="stable"), slope(values, widths)
     chosen = accepted[-1]

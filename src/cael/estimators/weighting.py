@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
@@ -12,7 +12,7 @@ from cael.diagnostics import Diagnostics
 from cael.errors import InputError
 from cael.estimate import Estimate, ScoreRange
 from cael.estimators.base import Estimator, lowest_bound, mean_of, mean_plus_ratio, weight_diagnostics
-from cael.estimators.selection import SLOPE, setting
+from cael.estimators.selection import SLOPE, Tuned, setting
 from cael.problem import Problem
 
 WEIGHTING_NEEDS = ("propensities", "logged_probability")
@@ -42,7 +42,7 @@ class LoggedMean(Estimator):
 
 @final
 @dataclass(frozen=True)
-class IPS(Estimator):
+class IPS(Tuned):
     """Inverse propensity scoring (Horvitz and Thompson 1952), optionally clipped (Ionides 2008).
 
     V = (1/n) sum_i min(w_i, clip) r_i, w = pi(a|x) / mu(a|x). Unbiased without a clip when the target plays only what
@@ -57,6 +57,7 @@ class IPS(Estimator):
     """
 
     needs: ClassVar[tuple[str, ...]] = WEIGHTING_NEEDS
+    tuned: ClassVar[tuple[str, setting]] = ("clip", setting.WEIGHT)
     clip: float | SLOPE | None = None
 
     def __post_init__(self) -> None:
@@ -64,7 +65,7 @@ class IPS(Estimator):
 
     def solve(self, problem: Problem) -> Estimate:
         if isinstance(self.clip, SLOPE):
-            return self.clip.choose(self.name, problem, lambda clip: replace(self, clip=clip))
+            return self.clip.choose(self, problem)
         w = problem.weights if self.clip is None else W.clip(problem.weights, self.clip)
         bound = ScoreRange("weighted", lowest_bound(problem, self.clip))
         return mean_of(self.name, problem, w * problem.log.rewards, weight_diagnostics(problem, w), bound)
@@ -72,7 +73,7 @@ class IPS(Estimator):
 
 @final
 @dataclass(frozen=True)
-class SNIPS(Estimator):
+class SNIPS(Tuned):
     """Self-normalised IPS (Hesterberg 1995; Swaminathan and Joachims 2015).
 
     V = sum_i w_i r_i / sum_i w_i. Consistent under the assumption of IPS, with a bias of order 1/n; it moves with the
@@ -88,6 +89,7 @@ class SNIPS(Estimator):
     """
 
     needs: ClassVar[tuple[str, ...]] = WEIGHTING_NEEDS
+    tuned: ClassVar[tuple[str, setting]] = ("clip", setting.WEIGHT)
     clip: float | SLOPE | None = None
 
     def __post_init__(self) -> None:
@@ -95,7 +97,7 @@ class SNIPS(Estimator):
 
     def solve(self, problem: Problem) -> Estimate:
         if isinstance(self.clip, SLOPE):
-            return self.clip.choose(self.name, problem, lambda clip: replace(self, clip=clip))
+            return self.clip.choose(self, problem)
         w = problem.weights if self.clip is None else W.clip(problem.weights, self.clip)
         return mean_plus_ratio(self.name, problem, 0.0, w, problem.log.rewards, weight_diagnostics(problem, w))
 
@@ -130,7 +132,7 @@ class BaselineIPS(Estimator):
 
 @final
 @dataclass(frozen=True)
-class SubGaussianIPS(Estimator):
+class SubGaussianIPS(Tuned):
     """IPS with sub-Gaussian weights (Metelli, Russo and Restelli 2021).
 
     V = (1/n) sum_i w_i / (1 - lambda + lambda w_i) r_i. lambda = 0 is IPS, lambda = 1 the mean logged reward.
@@ -144,6 +146,7 @@ class SubGaussianIPS(Estimator):
     """
 
     needs: ClassVar[tuple[str, ...]] = WEIGHTING_NEEDS
+    tuned: ClassVar[tuple[str, setting]] = ("lambda_", setting.SHARE)
     lambda_: float | SLOPE | None = None
 
     def __post_init__(self) -> None:
@@ -151,7 +154,7 @@ class SubGaussianIPS(Estimator):
 
     def solve(self, problem: Problem) -> Estimate:
         if isinstance(self.lambda_, SLOPE):
-            return self.lambda_.choose(self.name, problem, lambda value: replace(self, lambda_=value), setting.SHARE)
+            return self.lambda_.choose(self, problem)
         raw = problem.weights
         lambda_ = W.subgaussian_lambda(raw) if self.lambda_ is None else self.lambda_
         w = W.subgaussian(raw, lambda_)

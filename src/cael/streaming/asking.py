@@ -132,7 +132,7 @@ def ask(
             refuse_text_contexts(log.source, log.columns)
             refuse_by_position(each.policy, piece_of(probe.source, log.door(contexts=True)), log.actions)
     r0 = float(probe.rewards.mean()) if len(probe) else 0.0
-    wanting = Wanting(log, targets, Learning(log, targets, r0))
+    wanting = Wanting(log, targets, Learning(log, targets, r0), lambda: looked(log, targets, probe, r0))
     demands: list[Wanted] = []
     skipped: list[tuple[int, str, str]] = []
     for t in range(len(targets)):
@@ -155,6 +155,20 @@ def ask(
         log, tuple(policies), targets, outcomes, tuple(demands), index, work.rules, r0, partial, tuple(skipped),
         dropped, tuple(warned), paths,
     )  # fmt: skip
+
+
+def looked(log: ScannedLog, targets: tuple[Target, ...], probe: Piece, r0: float) -> list[tuple[int, float, float]]:
+    """A pass that looks at the weights alone: rows, largest weight, mean squared weight of each target."""
+    work, index = work_of(log, targets, (), [], (), probe, (), r0)
+    partial = reduced(run, work, log.tasks, log.workers, log.client)
+    checked(log, partial)
+    found = []
+    for t in range(len(targets)):
+        at = index["w", t, Rule()]
+        moments = partial.moments
+        second = float(moments.comoment[at, at]) / partial.rows + float(moments.mean[at]) ** 2
+        found.append((partial.rows, partial.tallies[t].largest, second))
+    return found
 
 
 def one_thread() -> AbstractContextManager[None]:

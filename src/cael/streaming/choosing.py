@@ -13,10 +13,11 @@ from cael.embedding.auto import judged
 from cael.embedding.scores import Linear, PathMeans, PathRows, WeightNumbers, choose_bandwidth
 from cael.errors import SupportError
 from cael.estimate import Estimate
+from cael.estimators.selection import select
 from cael.streaming.demands import Demand, Key
 from cael.streaming.moments import Combination
 from cael.streaming.tally import Rule
-from cael.streaming.wanted import ChoiceDemand, PathDemand
+from cael.streaming.wanted import ChoiceDemand, PathDemand, SlopeDemand
 
 if TYPE_CHECKING:
     from cael.streaming.asking import Answer
@@ -94,6 +95,13 @@ def choice_estimate(answer: Answer, demand: ChoiceDemand) -> Estimate:
         unsupported = answer.unsupported(demand.target)
         found.append(judged(made, _spread(answer, part), unsupported, lambda: second_moment(answer, demand.target)))
     return demand.estimator.chosen(found, left_out)
+
+
+def slope_estimate(answer: Answer, demand: SlopeDemand) -> Estimate:
+    """The candidate that SLOPE takes."""
+    from cael.streaming.estimates import estimate_of
+
+    return select(demand.estimator.name, [estimate_of(answer, part) for part in demand.parts], demand.delta)
 
 
 def spread(answer: Answer, key: Key) -> float:

@@ -18,7 +18,6 @@ from cael.estimators import (
     DM,
     DR,
     IPS,
-    SLOPE,
     SNDR,
     SNIPS,
     DRos,
@@ -67,7 +66,7 @@ def outcome_of(estimator: Estimator) -> OutcomeModel | None:
 
 
 def demand_of(estimator: Estimator, target: int, number: Callable[[OutcomeModel], int]) -> Demand:
-    """What the estimator needs, or an error that says why a stream cannot give it."""
+    """What an estimator with given settings needs, or an error that says why a stream cannot give it."""
     name = type(estimator).__name__
     if not isinstance(estimator, (LoggedMean, IPS, SNIPS, SubGaussianIPS, DM, DR, SNDR, SwitchDR, DRos, SubGaussianDR)):
         raise NeedsError(f"{name} needs the whole log in memory, and this one is streamed.")
@@ -86,7 +85,6 @@ def demand_of(estimator: Estimator, target: int, number: Callable[[OutcomeModel]
 
 
 def _rule(estimator: Estimator) -> Rule:
-    name = type(estimator).__name__
     kind, setting = "clip", getattr(estimator, "clip", None)
     if isinstance(estimator, SwitchDR):
         kind, setting = "switch", estimator.tau
@@ -94,10 +92,6 @@ def _rule(estimator: Estimator) -> Rule:
         kind, setting = "shrink", estimator.lambda_
     elif isinstance(estimator, SubGaussianIPS | SubGaussianDR):
         kind, setting = "subgaussian", estimator.lambda_
-        if setting is None:
-            raise NeedsError(f"{name} takes lambda_ from all weights, which a stream has not seen; give lambda_=.")
-    if isinstance(setting, SLOPE):
-        raise NeedsError(f"{name} chooses its setting on the rows of a log in memory (SLOPE); give one number.")
     return Rule() if setting is None else Rule(kind, float(setting))
 
 

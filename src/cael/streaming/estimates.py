@@ -26,11 +26,11 @@ from cael.judging import (
 )
 from cael.overlap import MOST_ACTIONS, ActionOverlap, Overlap
 from cael.streaming.asking import Answer, cluster_effect
-from cael.streaming.choosing import choice_estimate, path_estimate
+from cael.streaming.choosing import choice_estimate, path_estimate, slope_estimate
 from cael.streaming.demands import Demand
 from cael.streaming.partial import Stretch
 from cael.streaming.tally import Rule
-from cael.streaming.wanted import ChoiceDemand, PathDemand, Wanted
+from cael.streaming.wanted import ChoiceDemand, PathDemand, SlopeDemand, Wanted
 from cael.survey import Survey, drift_of, inverse_means_of
 from cael.verdict import Check, Thresholds, Verdict, verdict_of
 
@@ -41,6 +41,8 @@ def estimate_of(answer: Answer, demand: Wanted) -> Estimate:
         return path_estimate(answer, demand)
     if isinstance(demand, ChoiceDemand):
         return choice_estimate(answer, demand)
+    if isinstance(demand, SlopeDemand):
+        return slope_estimate(answer, demand)
     if demand.rule is not None:
         answer.need_support(demand.target)
     found = answer.combination(demand)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TypeAlias, final
 
 from cael.embedding.auto import Auto
 from cael.embedding.cael import CAEL
 from cael.errors import CaelError, InputError, LogError, NeedsError
-from cael.estimators import Estimator
+from cael.estimators import SLOPE, Estimator, SubGaussianDR, SubGaussianIPS
+from cael.estimators.selection import Tuned
 from cael.outcomes.base import FixedOutcome, OutcomeModel
 from cael.outcomes.ridge import Ridge
 from cael.problem import NEEDS
@@ -18,6 +21,7 @@ from cael.streaming.outcomes import Pair, predictable
 from cael.streaming.pieces import refuse_text_contexts
 from cael.streaming.scanned import ScannedLog
 from cael.streaming.targets import Target
+from cael.weights import lambda_of
 
 
 @final
@@ -51,14 +55,26 @@ class ChoiceDemand:
         return tuple(("d", each.target, each.outcome) for each in modelled)  # type: ignore[misc]
 
 
-Wanted: TypeAlias = Demand | PathDemand | ChoiceDemand
+@final
+@dataclass(frozen=True)
+class SlopeDemand:
+    """A choice by SLOPE on a target. parts: the demand of each candidate."""
+
+    estimator: Estimator
+    target: int
+    parts: tuple[Demand | PathDemand, ...]
+    delta: float
+    keys: tuple[Key, ...] = ()
+
+
+Wanted: TypeAlias = Demand | PathDemand | ChoiceDemand | SlopeDemand
 
 
 def flat(demands: list[Wanted]) -> list[Demand | PathDemand]:
     """The demands, with the candidates in place of a choice."""
     found: list[Demand | PathDemand] = []
     for each in demands:
-        if isinstance(each, ChoiceDemand):
+        if isinstance(each, ChoiceDemand | SlopeDemand):
             found += [part for part in each.parts if not isinstance(part, str)]
         else:
             found.append(each)
@@ -68,11 +84,13 @@ def flat(demands: list[Wanted]) -> list[Demand | PathDemand]:
 @final
 @dataclass(eq=False)
 class Wanting:
-    """The demands on one log. models: (outcome model, folds, seed), each once. learning: of CAEL."""
+    """The demands on one log. models: (outcome model, folds, seed), each once. learning: of CAEL. look: a pass that
+    finds (rows, largest weight, mean squared weight) of each target, for settings that depend on them."""
 
     log: ScannedLog
     targets: tuple[Target, ...]
     learning: Learning
+    look: Callable[[], list[tuple[int, float, float]]]
     models: list[tuple[OutcomeModel, int, int]] = field(default_factory=list)
 
     def demand(self, estimator: Estimator, target: int) -> Wanted:
@@ -81,7 +99,25 @@ class Wanting:
             return self._path(estimator, target)
         if isinstance(estimator, Auto):
             return self._choice(estimator, target)
+        if isinstance(estimator, SLOPE):
+            return self._slope(estimator, estimator.estimators(), estimator, target)
+        if isinstance(estimator, Tuned) and estimator.chooser is not None:
+            every = estimator.chooser.settled(estimator, lambda: self.seen[target][1])
+            return self._slope(estimator, every, estimator.chooser, target)
         return self._plain(estimator, target)
+
+    @cached_property
+    def seen(self) -> list[tuple[int, float, float]]:
+        if not self.log.has_propensities:
+            raise NeedsError(f"it needs {NEEDS['propensities']}.")
+        return self.look()
+
+    def _slope(self, estimator: Estimator, candidates: Sequence[Estimator], chooser: SLOPE, target: int) -> SlopeDemand:
+        parts = [self.demand(each, target) for each in candidates]
+        plain = tuple(each for each in parts if isinstance(each, Demand | PathDemand))
+        if len(plain) < len(parts):
+            raise NeedsError(f"{estimator.name} chooses among choices, which needs the log in memory.")
+        return SlopeDemand(estimator, target, plain, chooser.delta)
 
     def _path(self, estimator: CAEL, target: int) -> PathDemand:
         missing = self.learning.missing(target)
@@ -97,7 +133,7 @@ class Wanting:
         for each in estimator.candidates():
             try:
                 found = self.demand(each, target)
-                assert not isinstance(found, ChoiceDemand)
+                assert isinstance(found, Demand | PathDemand)
                 parts.append(found)
             except LogError:
                 raise
@@ -120,7 +156,11 @@ class Wanting:
                 self.models.append(key)
             return self.models.index(key)
 
-        found = demand_of(estimator, target, number)
+        settled = estimator
+        if isinstance(estimator, SubGaussianIPS | SubGaussianDR) and estimator.lambda_ is None:
+            n, _, second = self.seen[target]
+            settled = replace(estimator, lambda_=lambda_of(second, n))
+        found = replace(demand_of(settled, target, number), estimator=estimator)
         if found.rule is not None and not self.log.has_propensities:
             raise NeedsError(f"it needs {NEEDS['propensities']}.")
         if found.outcome is not None:
