@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
@@ -43,6 +44,15 @@ class EstimatedLogging(Policy):
     def __repr__(self) -> str:
         return f"EstimatedLogging({len(self._fold)} rows, {self.n_actions} actions, strength={self.strength:.2f})"
 
+    @property
+    def folds(self) -> int:
+        """How many models there are."""
+        return len(self._parts)
+
+    def on_folds(self, fold: Ints) -> EstimatedLogging:
+        """The same policy on other rows: row i is predicted by model fold[i]."""
+        return replace(self, _fold=fold)
+
     def probabilities(self, batch: Batch) -> Floats:
         need_actions("EstimatedLogging", self.n_actions, batch)
         need_rows("EstimatedLogging", len(self._fold), batch)
@@ -54,7 +64,10 @@ class EstimatedLogging(Policy):
         return _pulled(logits, log_f, self.strength)
 
 
-def estimate_logging(log: LoggedData, *, folds: int = 5, C: float = 1.0, seed: int = 0) -> EstimatedLogging:
+FOLDS = 5
+
+
+def estimate_logging(log: LoggedData, *, folds: int = FOLDS, C: float = 1.0, seed: int = 0) -> EstimatedLogging:
     """The logging policy from the contexts and the actions of a log, by a calibrated multinomial logistic model.
 
     This assumes that the contexts hold everything that the logging policy looked at; nothing in a log can show that.
@@ -69,9 +82,13 @@ def estimate_logging(log: LoggedData, *, folds: int = 5, C: float = 1.0, seed: i
     positive_int("folds", folds, least=2)
     if not (np.isfinite(C) and C > 0):
         raise InputError(f"C must be a positive number; got {C!r}.")
+    return estimated(log, log.folds(min(folds, _groups(log)), seed), C, seed)
+
+
+def estimated(log: LoggedData, held_out: Sequence[Ints], C: float = 1.0, seed: int = 0) -> EstimatedLogging:
+    """`estimate_logging` with folds that are given, by the rows that each holds out."""
     counts = np.bincount(log.actions, minlength=log.n_actions).astype(np.float64)
     frequencies = (counts + 0.5) / (counts.sum() + 0.5 * log.n_actions)
-    held_out = log.folds(min(folds, _groups(log)), seed)
     fold = np.empty(len(log), dtype=np.intp)
     for number, rows in enumerate(held_out):
         fold[rows] = number

@@ -103,7 +103,7 @@ def test_estimators_that_need_the_log_in_memory_are_skipped_or_refused(tmp_path)
 
 
 def test_a_log_without_propensities_has_no_weights(tmp_path):
-    log = cael.scan(write(tmp_path / "log", table(200).drop(["propensity"])), n_actions=K)
+    log = cael.scan(write(tmp_path / "log", table(200).drop(["propensity"])), n_actions=K, logging="none")
     found = cael.evaluate(log, "pi", learn=False)
     assert [each.estimator for each in found] == ["LoggedMean", "DM"]
     assert "logged propensities" in dict(found.skipped)["SNIPS"]

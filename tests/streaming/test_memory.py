@@ -170,7 +170,7 @@ def test_the_command_line_compares_in_a_stream(tmp_path, capsys, tight):
         assert a["lift_stderr"] == pytest.approx(b["lift_stderr"], rel=1e-9)
 
 
-@pytest.mark.parametrize("option", [("--windows", "2"), ("--calibrate",), ("--logging estimate",)])
+@pytest.mark.parametrize("option", [("--windows", "2"), ("--calibrate",)])
 def test_options_that_need_the_log_in_memory_are_refused_in_a_stream(option, tmp_path, capsys, tight):
     where = write(tmp_path / "log", table(100))
     code, _, err = call(capsys, "evaluate", where, "--policy", "p", *" ".join(option).split())

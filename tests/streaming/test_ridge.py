@@ -8,7 +8,7 @@ import pytest
 import cael
 import cael.io
 from cael.streaming import budget
-from cael.streaming.outcomes import folds_of
+from cael.streaming.keys import folds_of
 from tests.streaming.logs import K, table, write
 
 

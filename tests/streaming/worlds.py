@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 import cael
-from cael.streaming.outcomes import folds_of
+from cael.streaming.keys import folds_of
 from cael.streaming.work import pieces
 from cael.worlds import PaperWorld
 

@@ -54,17 +54,14 @@ def streamed(
     if not why and need <= budget:
         return None
     why = why or f"as it would take about {shown(need)} in memory and {shown(budget)} may be used (--memory)"
-    refused = {**refused, "--logging estimate": reading.logging == "estimate"}
     given = [name for name, wanted in refused.items() if wanted]
     if given:
         raise InputError(f"{given[0]} needs the log in memory, and it is streamed, {why}.")
     from cael import scan
 
-    if reading.logging == "none":
-        columns = replace(columns or Columns(), propensity=None)
     found = scan(
         log, columns, actions=reading.actions, n_actions=reading.n_actions, predictions=large.predictions,
-        logging=None if reading.logging == "none" else reading.logging, drop_invalid=reading.drop_invalid,
+        logging=reading.logging, drop_invalid=reading.drop_invalid,
         memory=budget, client=large.dask,
     )  # fmt: skip
     return replace(found, notes=(f"The log was streamed, {why}.", *found.notes))

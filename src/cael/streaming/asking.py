@@ -17,6 +17,7 @@ from cael.estimators import Estimator
 from cael.log import LoggedData
 from cael.outcomes.base import FixedOutcome
 from cael.outcomes.ridge import Ridge
+from cael.propensity import EstimatedLogging, warning
 from cael.streaming.demands import Demand, Key, combine
 from cael.streaming.drawn import Drawn
 from cael.streaming.learning import Learning
@@ -130,6 +131,8 @@ def ask(
     for each in (log.logging, *targets):
         if each is not None and each.policy is not None and each.contexts:
             refuse_text_contexts(log.source, log.columns)
+            if isinstance(each.policy, EstimatedLogging):
+                continue
             refuse_by_position(each.policy, piece_of(probe.source, log.door(contexts=True)), log.actions)
     r0 = float(probe.rewards.mean()) if len(probe) else 0.0
     wanting = Wanting(log, targets, Learning(log, targets, r0), lambda: looked(log, targets, probe, r0))
@@ -151,6 +154,8 @@ def ask(
     with one_thread() if paths else nullcontext():
         partial = reduced(run, work, log.tasks, log.workers, log.client)
     dropped, warned = checked(log, partial)
+    if log.logging is not None and isinstance(log.logging.policy, EstimatedLogging):
+        warned.append(warning(log.logging.policy, len(log.columns.contexts or ())))
     return Answer(
         log, tuple(policies), targets, outcomes, tuple(demands), index, work.rules, r0, partial, tuple(skipped),
         dropped, tuple(warned), paths,

@@ -16,7 +16,7 @@ from cael.errors import InputError
 from cael.io.sources import Source
 from cael.log import LoggedData
 from cael.policy import Policy
-from cael.streaming.outcomes import folds_of_keys, keys_of, places_of
+from cael.streaming.keys import folds_of_keys, keys_of, places_of
 from cael.streaming.passes import reduced
 from cael.streaming.pieces import Door, Flaws, Piece, flaws_of, mixed, piece_of
 from cael.streaming.reading import Task
@@ -149,7 +149,7 @@ class Sample:
 
     def policy(self, target: Target, log: ScannedLog) -> Policy:
         """The policy on these rows; where it is made of columns, they must have been read."""
-        return target.on(self.piece, log.actions)
+        return target.on(self.piece, log.actions, lambda: self.keys)
 
 
 def draw(log: ScannedLog, columns: tuple[str, ...], size: int, most: int, seed: int) -> tuple[Drawn, Sample | None]:

@@ -146,7 +146,7 @@ def judge(
     found = survey_of(answer, target)
     sample = answer.sample
     checks = [
-        evidence(best, propensities=answer.log.has_propensities),
+        evidence(best, propensities=answer.log.has_propensities, estimated=answer.log.estimates_logging),
         *of_weights(best, estimates, found, limits),
         _frequencies(answer, limits),
         None if sample is None else column(sample, found),

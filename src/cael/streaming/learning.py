@@ -13,6 +13,7 @@ from cael.errors import InputError, NeedsError
 from cael.outcomes.base import OutcomeModel
 from cael.outcomes.sampled import Sampled
 from cael.problem import NEEDS
+from cael.propensity import FOLDS, estimated
 from cael.streaming.drawn import Drawn, Sample, draw, read_again
 from cael.streaming.outcomes import Modelled
 from cael.streaming.paths import MOST_TOP, Path
@@ -80,7 +81,7 @@ class Learning:
 
         log = self.log
         assert log.logging is not None
-        columns = unique([*self._columns(), *log.logging.columns, *target.columns])
+        columns = unique([*columns_of(log), *log.logging.columns, *target.columns])
         size = log.budget.batch_rows(row_bytes(log.probe, columns))
         first = sample.first(estimator.folds, estimator.seed, UNIT_ROWS)
         some = read_again(log, sample, first, columns, size)
@@ -89,13 +90,6 @@ class Learning:
             some.log, some.policy(log.logging, log), some.policy(target, log), inside, drawn, estimator.seed,
             some.places,
         )  # fmt: skip
-
-    def _columns(self) -> tuple[str, ...]:
-        """Those that models are trained on."""
-        from cael.streaming.asking import unique
-
-        roles = self.log.columns
-        return unique([roles.action, roles.reward, roles.propensity, roles.cluster, *(roles.contexts or ())])
 
     def model(self, model: OutcomeModel, folds: int, seed: int) -> Modelled:
         """An outcome model that needs rows, trained on a sample of them."""
@@ -107,28 +101,14 @@ class Learning:
             if sample is None:
                 raise InputError("there are no rows to train a model on: no whole cluster fits into the sample.")
             several = model.trains and folds >= 2
-            found = model.fit_without(sample.log, self._folds(sample, folds, seed), seed) if several else []
+            found = model.fit_without(sample.log, split_of(sample, folds, seed), seed) if several else []
             self.models[key] = Modelled(tuple(found or [model.fit(sample.log, seed)]), seed, model.trains)
         return self.models[key]
 
-    def _folds(self, sample: Sample, folds: int, seed: int) -> list[Ints]:
-        split = sample.folds(folds, seed)
-        if min(len(each) for each in split) == 0:
-            raise InputError(f"{len(sample.log)} rows leave one of {folds} folds empty; use fewer folds.")
-        return split
-
     def _sample(self, rows: int, seed: int) -> tuple[Drawn, Sample | None]:
-        from cael.streaming.asking import checked, row_bytes
-
-        log, columns = self.log, self._columns()
-        refuse_text_contexts(log.source, log.columns)
-        width = row_bytes(log.probe, columns) + 8 * (len(log.columns.contexts or ()) + 4)
-        most = min(rows, log.budget.sample_rows(width))
-        if (most, seed) not in self.samples:
-            found = draw(log, columns, log.budget.batch_rows(width), most, seed)
-            checked(log, found[0])
-            self.samples[most, seed] = found
-        return self.samples[most, seed]
+        if (rows, seed) not in self.samples:
+            self.samples[rows, seed] = sample_of(self.log, rows, seed)
+        return self.samples[rows, seed]
 
     def _rewards(self, estimator: CAEL, sample: Sample) -> SparseRewards:
         from cael.embedding.rewards import sparse_rewards
@@ -138,8 +118,46 @@ class Learning:
             raise NeedsError(f"it needs {'; and '.join(missing)}.")
         key = (estimator.growth, estimator.folds, estimator.seed)
         if key not in self.trained:
-            split = self._folds(sample, estimator.folds, estimator.seed)
+            split = split_of(sample, estimator.folds, estimator.seed)
             self.trained[key] = sparse_rewards(
                 [sample.log], estimator.growth, estimator.folds, [estimator.seed], [split]
             )[0]
         return self.trained[key]
+
+
+def columns_of(log: ScannedLog) -> tuple[str, ...]:
+    """Those that models are trained on."""
+    from cael.streaming.asking import unique
+
+    roles = log.columns
+    return unique([roles.action, roles.reward, roles.propensity, roles.cluster, *(roles.contexts or ())])
+
+
+def sample_of(log: ScannedLog, rows: int, seed: int) -> tuple[Drawn, Sample | None]:
+    """What a pass found that drew at most so many rows, and no more than the budget holds; and the sample."""
+    from cael.streaming.asking import checked, row_bytes
+
+    columns = columns_of(log)
+    refuse_text_contexts(log.source, log.columns)
+    width = row_bytes(log.probe, columns) + 8 * (len(log.columns.contexts or ()) + 4)
+    found = draw(log, columns, log.budget.batch_rows(width), min(rows, log.budget.sample_rows(width)), seed)
+    checked(log, found[0])
+    return found
+
+
+def split_of(sample: Sample, folds: int, seed: int) -> list[Ints]:
+    """The rows of each fold."""
+    split = sample.folds(folds, seed)
+    if min(len(each) for each in split) == 0:
+        raise InputError(f"{len(sample.log)} rows leave one of {folds} folds empty; use fewer folds.")
+    return split
+
+
+def estimated_logging(log: ScannedLog) -> Target:
+    """The logging policy, estimated from a sample of the rows. A row is predicted by a model that did not see it, in
+    the sample or not, as models are chosen by the folds of the stream."""
+    sample = sample_of(log, MODEL_ROWS, 0)[1]
+    if sample is None:
+        raise InputError("there are no rows to estimate the logging policy from: no whole cluster fits the sample.")
+    found = estimated(sample.log, split_of(sample, FOLDS, 0))
+    return Target("estimated", None, found, True, contexts=bool(log.columns.contexts))

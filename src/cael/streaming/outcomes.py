@@ -9,7 +9,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from cael._types import Array, Floats, Ints
+from cael._types import Floats, Ints
 from cael.errors import InputError
 from cael.io.encode import Actions, columns_of, matrix, told
 from cael.io.sources import Source
@@ -17,7 +17,8 @@ from cael.log import FEW, Batch, LoggedData
 from cael.outcomes.base import FittedOutcome, FixedOutcome
 from cael.outcomes.ridge import FOLDS, AdditiveOutcome, Ridge, Sums
 from cael.policy import Policy, probabilities, support
-from cael.streaming.pieces import Door, Piece, mixed, numbers_of
+from cael.streaming.keys import folds_of
+from cael.streaming.pieces import Door, Piece, numbers_of
 from cael.streaming.reading import Task
 from cael.streaming.targets import chunks
 
@@ -173,30 +174,6 @@ def expected(policy: Policy, piece: Piece, effects: Floats, actions: Actions) ->
     for part in chunks(len(piece), max(1, named.shape[1]) * count):
         found[part] = np.einsum("ij,ijf->if", excess[part], effects[named[part]])
     return found + listed.rest[:, None] * effects.sum(axis=0)
-
-
-def places_of(piece: Piece) -> Ints:
-    """The number of each kept row in its file."""
-    first = piece.source.origin[1] if piece.source.origin else 0
-    return first + (np.arange(piece.read) if piece.rows is None else piece.rows)
-
-
-def keys_of(piece: Piece, file: int) -> Array:
-    """(n,) 64 bits that rows of one cluster share, or that are the row's own: its place in the files."""
-    if piece.clusters is not None:
-        return piece.clusters
-    return (np.uint64(file) << np.uint64(44)) + places_of(piece).astype(np.uint64)
-
-
-def folds_of(piece: Piece, file: int, folds: int, seed: int) -> Ints:
-    """The fold of each row: by a hash of its cluster, or of its place in the files. A cluster stays in one fold."""
-    if folds == 1:
-        return np.zeros(len(piece), dtype=np.intp)
-    return folds_of_keys(keys_of(piece, file), folds, seed)
-
-
-def folds_of_keys(keys: Array, folds: int, seed: int) -> Ints:
-    return (mixed(keys ^ np.uint64(seed * 0x9E3779B1)) % np.uint64(folds)).astype(np.intp)
 
 
 def _column(name: str, piece: Piece) -> Floats:

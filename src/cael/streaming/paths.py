@@ -16,7 +16,8 @@ from cael._types import Floats
 from cael.io.encode import Actions
 from cael.log import BATCH_BYTES
 from cael.policy import Policy
-from cael.streaming.outcomes import folds_of, places_of, rows_of
+from cael.streaming.keys import folds_of, places_of
+from cael.streaming.outcomes import rows_of
 from cael.streaming.pieces import Piece
 from cael.weights import tail_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
 
@@ -21,6 +21,9 @@ from cael.streaming.outcomes import Predictions, predictions_of
 from cael.streaming.pieces import Door, Piece, piece_of
 from cael.streaming.reading import Task, batches, fingerprint_of, found_files, opened, tasks_of
 from cael.streaming.targets import Target, as_source, target_of
+
+ESTIMATE = "estimate"
+"""logging=: the logging policy is estimated."""
 
 
 @final
@@ -65,11 +68,20 @@ class ScannedLog:
         """Whether the probabilities of the logged actions are known: as a column, or from the logging policy."""
         return self.columns.propensity is not None or self.given_logging is not None
 
+    @property
+    def estimates_logging(self) -> bool:
+        """Whether the logging policy is to be estimated."""
+        return isinstance(self.given_logging, str) and self.given_logging.strip() == ESTIMATE
+
     @cached_property
     def logging(self) -> Target | None:
-        """The logging policy, where it was given."""
+        """The logging policy, where it was given or is estimated, which takes a pass."""
         if self.given_logging is None:
             return None
+        if self.estimates_logging:
+            from cael.streaming.learning import estimated_logging
+
+            return estimated_logging(self)
         found = target_of(self.given_logging, self.probe, self.actions, self.columns.id)
         if not found.complete:
             raise InputError(
@@ -151,7 +163,9 @@ def scan(
     columns, actions, n_actions, drop_invalid : as of `cael.io.open_log`. Without `actions` or `n_actions`, the action
         column is read once to find the actions.
     logging : the logging policy, where all its probabilities are known: in the forms of a target policy, such as
-        "dense:mu_*", or a function of contexts. CAEL needs it.
+        "dense:mu_*", or a function of contexts. CAEL needs it. "estimate" estimates it from a sample of the rows, and
+        "none" does without; neither looks at a propensity column. By default that column is used, and without one the
+        logging policy is estimated, with a warning.
     predictions : columns with predictions of the reward, which DM, DR and SNDR then use: "LOGGED+TARGET" names that of
         the logged action and that of the target's actions; a pattern, or a column of lists, those of all actions.
         Without it, they train a ridge regression in a pass of its own.
@@ -161,8 +175,9 @@ def scan(
         see them under the same names. Or a function client(f, tasks) that gives f(task) for each task, in order, as
         `map` does: with it other engines can be used, such as joblib's backends or Spark.
     """
-    if isinstance(logging, str) and logging.strip() in ("estimate", "none", "logging"):
-        raise InputError(f"logging={logging!r} does not go with a scanned log; name columns, a table or a function.")
+    word = logging.strip() if isinstance(logging, str) else ""
+    if word == "logging":
+        raise InputError("logging='logging' defines the logging policy by itself; name columns, a table or a function.")
     files, name = found_files(source)
     table = opened(files, name)
     roles = resolve(table, as_columns(columns))
@@ -176,6 +191,10 @@ def scan(
     notes = [columns_found(roles), *notes]
     if roles.id is not None:
         notes.append(f"Column {roles.id!r} is not checked for repeated decisions, as the log is streamed.")
+    if word in (ESTIMATE, "none"):
+        roles = replace(roles, propensity=None)
+    if word == "none" or logging is None:
+        logging = ESTIMATE if word != "none" and roles.propensity is None else None
     log = ScannedLog(
         table, tasks, roles, found, None if predictions is None else predictions_of(predictions, table), budget,
         drop_invalid, budget.workers, client, tuple(notes), logging,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, final
 
@@ -21,7 +21,9 @@ from cael.io.specs import PolicySpec, parse
 from cael.log import BATCH_BYTES, PROPENSITY_ATOL, PROPENSITY_RTOL, Batch
 from cael.mixture import Mixture
 from cael.policy import LoggedOnly, Policy, Tabular, Uniform, as_policy, logged_probability, probabilities, support
+from cael.propensity import EstimatedLogging
 from cael.sparse import TopK
+from cael.streaming.keys import folds_of_keys
 from cael.streaming.pieces import Piece, numbers_within
 from cael.streaming.scratch import Scratch
 
@@ -42,8 +44,10 @@ class Target:
     columns: tuple[str, ...] = ()
     contexts: bool = False
 
-    def on(self, piece: Piece, actions: Actions) -> Policy:
-        """The policy on the rows of a batch."""
+    def on(self, piece: Piece, actions: Actions, keys: Callable[[], Array]) -> Policy:
+        """The policy on the rows of a batch. keys: of the rows, by which folds are drawn."""
+        if isinstance(self.policy, EstimatedLogging):
+            return self.policy.on_folds(folds_of_keys(keys(), self.policy.folds, 0))
         if self.policy is not None:
             return self.policy
         assert self.spec is not None

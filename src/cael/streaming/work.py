@@ -13,6 +13,7 @@ from cael.errors import CaelError, PolicyError
 from cael.log import Batch
 from cael.policy import Policy, logged_probability
 from cael.streaming.demands import Key, features_of
+from cael.streaming.keys import keys_of
 from cael.streaming.moments import (
     BUCKETS,
     Clusters,
@@ -135,20 +136,23 @@ class Summing:
         n = len(piece)
         if n == 0:
             return
-        logging = None if work.logging is None else work.logging.on(piece, work.door.actions)
+        actions = work.door.actions
+
+        def keys() -> Array:
+            return keys_of(piece, number)
+
+        logging = None if work.logging is None else work.logging.on(piece, actions, keys)
         if logging is not None:
-            piece = with_propensities(piece, logging, work.door.actions)
+            piece = with_propensities(piece, logging, actions)
         shift = (number * SPREAD + at) % BUCKETS
         block = self._room(shift, n)
         rows = dict(zip(work.keys, block[:, shift : shift + n], strict=True))
         np.subtract(piece.rewards, work.r0, out=rows[("r",)])
-        policies = [target.on(piece, work.door.actions) for target in work.targets]
+        policies = [target.on(piece, actions, keys) for target in work.targets]
         self._weights(piece, policies, rows)
-        predicted = {
-            (t, o): work.outcomes[o].terms(piece, policies[t], work.door.actions, number) for t, o in work.pairs
-        }
+        predicted = {(t, o): work.outcomes[o].terms(piece, policies[t], actions, number) for t, o in work.pairs}
         features_of(rows, piece.rewards, predicted)
-        found = fill(rows, work.paths, piece, policies, logging, work.door.actions, number, predicted)
+        found = fill(rows, work.paths, piece, policies, logging, actions, number, predicted)
         self.paths = tuple(a.merge(b) for a, b in zip(self.paths, found, strict=True)) if self.paths else found
         self._keep(at, shift, piece, block)
         self._count(piece, policies, rows)

@@ -1,0 +1,88 @@
+"""A scanned log without propensities: the logging policy is estimated from a sample, as in memory, with a warning."""
+
+import numpy as np
+import pytest
+
+import cael
+from cael.propensity import EstimatedLogging, estimated
+from cael.streaming import budget, learning
+from tests.streaming.logs import write
+from tests.streaming.test_equal import same
+from tests.streaming.worlds import COLUMNS, folds_in_order, paper
+
+pytestmark = pytest.mark.filterwarnings("ignore:There are no logged propensities")
+PANEL = [cael.IPS(), cael.SNIPS(), cael.DR(cael.FixedOutcome(np.zeros(20)))]
+
+
+def scanned(folder, n=600, cuts=(200, 330), clusters=None, **given):
+    log, actions, world = paper(n, clusters=clusters)
+    kept = log.drop(["propensity"])
+    roles = {**COLUMNS, "cluster": None if clusters is None else "user"}
+    return cael.scan(write(folder / "log", kept, list(cuts)), roles, actions=actions, **given), log, world
+
+
+def in_memory(found, log, world, clusters=None):
+    """The same log with a logging policy that is estimated with the folds of the stream."""
+    contexts = np.stack([log[name].to_numpy() for name in log.column_names if name.startswith("x_")], axis=1)
+    users = None if clusters is None else np.unique(log["user"].to_pylist(), return_inverse=True)[1]
+    given = {"n_actions": 20, "clusters": users}
+    plain = cael.LoggedData(contexts, log["action"].to_numpy(), log["reward"].to_numpy(), **given)
+    policy = estimated(plain, folds_in_order(found, 5, 0))
+    return cael.LoggedData(contexts, plain.actions, plain.rewards, logging=policy, **given)
+
+
+@pytest.mark.parametrize("clusters", [None, 90])
+@pytest.mark.parametrize("batch", [70, 10_000])
+def test_where_the_sample_is_the_log_the_answer_is_that_of_memory(tmp_path, monkeypatch, clusters, batch):
+    monkeypatch.setattr(budget, "MOST_ROWS", batch)
+    there, log, world = scanned(tmp_path, clusters=clusters)
+    kept = in_memory(there, log, world, clusters)
+    found = cael.evaluate(there, "dense:pi", PANEL, learn=False)
+    for each in PANEL:
+        same(found[each.name], each.estimate(kept, world.target))
+
+
+def test_of_a_long_log_a_sample_is_enough(tmp_path, monkeypatch):
+    monkeypatch.setattr(learning, "MODEL_ROWS", 300)
+    there, _, world = scanned(tmp_path, n=5000)
+    assert 200 < there.logging.policy.trained_on < 300
+    found = cael.evaluate(there, "dense:pi", cael.SNIPS(), learn=False)["SNIPS"]
+    assert abs(found.value - world.value(world.target)) < 4 * found.stderr
+
+
+def test_it_is_near_the_answer_with_known_propensities(tmp_path):
+    there, _, world = scanned(tmp_path, n=20_000, cuts=())
+    found = cael.evaluate(there, "dense:pi", cael.SNIPS(), learn=False)
+    assert found.headline in ("SNDR", "SNIPS")
+    assert abs(found["SNIPS"].value - world.value(world.target)) < 4 * found["SNIPS"].stderr
+
+
+def test_the_reader_is_told(tmp_path):
+    there, _, _ = scanned(tmp_path)
+    with pytest.warns(UserWarning, match="they were estimated from the 5 context numbers"):
+        found = cael.evaluate(there, "dense:pi", learn=False)
+    assert found.verdict.level != "ok"
+    assert any("estimated, not logged" in each.sentence for each in found.verdict.checks)
+
+
+def test_a_propensity_column_is_used_where_there_is_one_and_not_looked_at_otherwise(tmp_path):
+    log, actions, _ = paper(600)
+    where = write(tmp_path / "log", log)
+    given, estimated_, without = (
+        cael.scan(where, COLUMNS, actions=actions, logging=logging) for logging in (None, "estimate", "none")
+    )
+    assert given.logging is None
+    assert given.has_propensities
+    assert isinstance(estimated_.logging.policy, EstimatedLogging)
+    assert not without.has_propensities
+    assert without.logging is None
+    with pytest.raises(cael.InputError, match="defines the logging policy by itself"):
+        cael.scan(where, COLUMNS, actions=actions, logging="logging")
+
+
+def test_cael_and_the_logging_policy_as_a_target(tmp_path):
+    there, _, _ = scanned(tmp_path)
+    quick = cael.CAEL(growth=cael.Growth(steps=10, restarts=1, penalties=(1.0,)))
+    found = cael.evaluate(there, "logging", [quick, cael.SNIPS()], learn=False)
+    assert found["SNIPS"].value == pytest.approx(found["LoggedMean"].value, abs=1e-12)
+    assert found[quick.name].value == pytest.approx(found["LoggedMean"].value, abs=4 * found["LoggedMean"].stderr)
