@@ -155,7 +155,8 @@ def ask(
         partial = reduced(run, work, log.tasks, log.workers, log.client)
     dropped, warned = checked(log, partial)
     if log.logging is not None and isinstance(log.logging.policy, EstimatedLogging):
-        warned.append(warning(log.logging.policy, len(log.columns.contexts or ())))
+        told = f" Each model was trained on {log.logging.policy.trained_on:,} rows."
+        warned.append(warning(log.logging.policy, len(log.columns.contexts or ())) + told)
     return Answer(
         log, tuple(policies), targets, outcomes, tuple(demands), index, work.rules, r0, partial, tuple(skipped),
         dropped, tuple(warned), paths,

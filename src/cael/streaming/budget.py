@@ -85,11 +85,11 @@ class Budget:
             )
         return min(MOST_ROWS, rows)
 
-    def sample_rows(self, row_bytes: float) -> int:
-        """Rows of a sample to train on: a quarter of what the program and the networks leave."""
-        rows = int((self.memory - PROGRAM - LEARNING) / 4 / (COPIES * max(1.0, row_bytes)))
+    def sample_rows(self, row_bytes: float, training: int = LEARNING) -> int:
+        """Rows of a sample to train on: a quarter of what the program and training, by default of networks, leave."""
+        rows = int((self.memory - PROGRAM - training) / 4 / (COPIES * max(1.0, row_bytes)))
         if rows < LEAST_ROWS:
-            need = PROGRAM + LEARNING + 4 * COPIES * row_bytes * LEAST_ROWS
+            need = PROGRAM + training + 4 * COPIES * row_bytes * LEAST_ROWS
             raise InputError(
                 f"memory={shown(self.memory)} is too little to train models on a sample of rows of {row_bytes:,.0f} "
                 f"bytes: expected at least {shown(need)}."

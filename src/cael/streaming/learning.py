@@ -14,6 +14,7 @@ from cael.outcomes.base import OutcomeModel
 from cael.outcomes.sampled import Sampled
 from cael.problem import NEEDS
 from cael.propensity import FOLDS, estimated
+from cael.streaming.budget import LEARNING
 from cael.streaming.drawn import Drawn, Sample, draw, read_again
 from cael.streaming.outcomes import Modelled
 from cael.streaming.paths import MOST_TOP, Path
@@ -133,14 +134,16 @@ def columns_of(log: ScannedLog) -> tuple[str, ...]:
     return unique([roles.action, roles.reward, roles.propensity, roles.cluster, *(roles.contexts or ())])
 
 
-def sample_of(log: ScannedLog, rows: int, seed: int) -> tuple[Drawn, Sample | None]:
-    """What a pass found that drew at most so many rows, and no more than the budget holds; and the sample."""
+def sample_of(log: ScannedLog, rows: int, seed: int, training: int = LEARNING) -> tuple[Drawn, Sample | None]:
+    """What a pass found that drew at most so many rows, and no more than the budget holds; and the sample.
+    training: bytes that it will take."""
     from cael.streaming.asking import checked, row_bytes
 
     columns = columns_of(log)
     refuse_text_contexts(log.source, log.columns)
     width = row_bytes(log.probe, columns) + 8 * (len(log.columns.contexts or ()) + 4)
-    found = draw(log, columns, log.budget.batch_rows(width), min(rows, log.budget.sample_rows(width)), seed)
+    most = min(rows, log.budget.sample_rows(width, training))
+    found = draw(log, columns, log.budget.batch_rows(width), most, seed)
     checked(log, found[0])
     return found
 
@@ -156,7 +159,7 @@ def split_of(sample: Sample, folds: int, seed: int) -> list[Ints]:
 def estimated_logging(log: ScannedLog) -> Target:
     """The logging policy, estimated from a sample of the rows. A row is predicted by a model that did not see it, in
     the sample or not, as models are chosen by the folds of the stream."""
-    sample = sample_of(log, MODEL_ROWS, 0)[1]
+    sample = sample_of(log, MODEL_ROWS, 0, training=0)[1]
     if sample is None:
         raise InputError("there are no rows to estimate the logging policy from: no whole cluster fits the sample.")
     found = estimated(sample.log, split_of(sample, FOLDS, 0))
