@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cael import inference
-from cael._types import Array, Floats, Ints
+from cael._types import Floats, Ints
 from cael.comparison import default_estimator
 from cael.errors import InputError, first_bad, positive_int
 from cael.estimators import Estimator, LoggedMean
@@ -161,7 +161,7 @@ def segments(
     numbers of rows, by the timestamps, or by the order of the rows where there are none. estimator: as of `compare`.
     The intervals of the lifts hold for all segments together (max-t bootstrap); the shrunk lifts are empirical Bayes
     estimates under a normal prior whose spread is estimated (no shrinkage with fewer than 4 segments). For a scanned
-    log (`cael.scan`), labels is the name of a column.
+    log (`cael.scan`), labels is the name of a column, and windows need rows that are in the order of time.
     """
     if isinstance(log, ScannedLog):
         from cael.streaming import results
@@ -263,7 +263,9 @@ def _codes(log: LoggedData, labels: ArrayLike | None, windows: int | None) -> tu
         if len(log) < FEWEST_ROWS * windows:
             raise InputError(f"windows={windows} needs at least {FEWEST_ROWS * windows} rows; the log has {len(log)}.")
         block = time_blocks(log, windows)
-        return [_window_name(log, block == number, number) for number in range(windows)], block
+        found = [np.flatnonzero(block == number) for number in range(windows)]
+        first = [None if log.timestamps is None else log.timestamps[rows].min() for rows in found]
+        return [window_name(number, rows[0], first[number]) for number, rows in enumerate(found)], block
     array = np.asarray(labels)
     if array.shape != (len(log),):
         raise InputError(f"labels must have one entry per row ({len(log)}); got shape {array.shape}.")
@@ -282,12 +284,11 @@ def _codes(log: LoggedData, labels: ArrayLike | None, windows: int | None) -> tu
     return [str(name) for name in names], codes.astype(np.intp)
 
 
-def _window_name(log: LoggedData, at: Array, number: int) -> str:
-    if log.timestamps is None:
-        rows = np.flatnonzero(at)
-        return f"{number + 1}: from row {rows[0]:,}"
-    first = log.timestamps[at].min()
-    if log.timestamps.dtype.kind == "M":
+def window_name(number: int, row: int, first: Any) -> str:
+    """Of a window that begins with a row, and a time where there are any."""
+    if first is None:
+        return f"{number + 1}: from row {row:,}"
+    if isinstance(first, np.datetime64):
         return f"{number + 1}: from {str(first)[:16].replace('T', ' ')}"
     return f"{number + 1}: from {first:g}"
 

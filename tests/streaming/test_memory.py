@@ -170,12 +170,20 @@ def test_the_command_line_compares_in_a_stream(tmp_path, capsys, tight):
         assert a["lift_stderr"] == pytest.approx(b["lift_stderr"], rel=1e-9)
 
 
-@pytest.mark.parametrize("option", [("--windows", "2"), ("--calibrate",)])
-def test_options_that_need_the_log_in_memory_are_refused_in_a_stream(option, tmp_path, capsys, tight):
+def test_an_option_that_needs_the_log_in_memory_is_refused_in_a_stream(tmp_path, capsys, tight):
     where = write(tmp_path / "log", table(100))
-    code, _, err = call(capsys, "evaluate", where, "--policy", "p", *" ".join(option).split())
+    code, _, err = call(capsys, "evaluate", where, "--policy", "p", "--calibrate")
     assert code == 1
-    assert f"{option[0]} needs the log in memory, and it is streamed, as it would take" in err
+    assert "--calibrate needs the log in memory, and it is streamed, as it would take" in err
+
+
+def test_windows_on_the_command_line(tmp_path, capsys, tight):
+    where = write(tmp_path / "log", table(300), [70])
+    _code, text, _ = call(
+        capsys, "evaluate", where, "--policy", "p", "--windows", "3", "--format", "json", "--no-learn"
+    )
+    told = json.loads(text)["windows"]["rows"]
+    assert [each["label"] for each in told] == ["1: from row 0", "2: from row 100", "3: from row 200"]
 
 
 def test_an_npz_log_is_never_streamed(tmp_path, capsys):

@@ -74,13 +74,13 @@ def evaluate(
     settings = reading or Reading()
     writable(out)
     asked = estimators_of(estimators)
-    refused = {"--windows": windows is not None, "--calibrate": calibrate}
+    refused = {"--calibrate": calibrate}
     scanned = streamed(log, columns, settings, large or Large(), [policy], refused)
     audit = None
     table: LogTable | Facts
     if scanned is not None:
         found, more, table = streaming.evaluate(
-            scanned, policy, asked, level=level, headline=headline, learn=learn, seed=settings.seed
+            scanned, policy, asked, level=level, headline=headline, learn=learn, windows=windows, seed=settings.seed
         )
     else:
         table = opened(log, columns, settings)

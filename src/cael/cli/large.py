@@ -113,22 +113,27 @@ def facts_of(answer: Answer) -> Facts:
 
 def evaluate(
     log: ScannedLog, policy: str, estimators: Sequence[Estimator], *, level: float, headline: str | None, learn: bool,
-    seed: int,
+    windows: int | None, seed: int,
 ) -> tuple[Evaluation, dict[str, Any], Facts]:  # fmt: skip
-    """The evaluation, the segments by column, and what was read; all from one pass."""
+    """The evaluation, the segments by column and by time, and what was read; all from one pass."""
     from cael.evaluation import panel_with
     from cael.io.specs import named
     from cael.streaming.asking import ask
     from cael.streaming.results import default_estimator, evaluation_of, segments_of
+    from cael.streaming.windows import windows_of
 
     name, spec = named(policy)
     wanted, asked = panel_with(estimators, None if learn else False)
     columns = log.columns.segment or ()
-    answer = ask(log, {name: spec}, list(wanted.values()), asked=asked, segments=tuple(columns))
+    cut = None if windows is None else windows_of(log, windows)
+    answer = ask(log, {name: spec}, list(wanted.values()), asked=asked, segments=tuple(columns), windows=cut)
     found = evaluation_of(answer, asked, level, headline, None)
     chosen = default_estimator(log, [answer.targets[0].complete])
     parts = {column: segments_of(answer, at, chosen, level, seed) for at, column in enumerate(columns)}
-    return replace(found, policy=name), {"segments": parts} if parts else {}, facts_of(answer)
+    more: dict[str, Any] = {"segments": parts} if parts else {}
+    if cut is not None:
+        more["windows"] = segments_of(answer, len(columns), chosen, level, seed, cut)
+    return replace(found, policy=name), more, facts_of(answer)
 
 
 def compare(

@@ -32,6 +32,7 @@ from cael.streaming.scanned import ScannedLog
 from cael.streaming.tally import Rule, most_top
 from cael.streaming.targets import Target, refuse_by_position
 from cael.streaming.wanted import Wanted, Wanting, flat
+from cael.streaming.windows import Windows, refuse_disorder
 from cael.streaming.work import Work, run
 
 STRETCHES = 640
@@ -119,10 +120,12 @@ def ask(
     *,
     asked: Collection[str] = (),
     segments: tuple[str, ...] = (),
+    windows: Windows | None = None,
 ) -> Answer:
     """One pass over the log (and one before it where Ridge is trained) for all targets and estimators.
 
-    asked: names of the estimators whose impossibility is an error; the others are skipped with the reason.
+    asked: names of the estimators whose impossibility is an error; the others are skipped with the reason. windows:
+    of time; their sums are behind those of the segments.
     """
     probe = log.probe
     for column in segments:
@@ -151,9 +154,11 @@ def ask(
                 skipped.append((t, estimator.name, str(error)))
     outcomes, paths = prepared(log, wanting, probe), tuple(wanting.learning.paths)
     work, index = work_of(log, targets, outcomes, demands, segments, probe, paths, r0)
+    work = replace(work, windows=windows)
     with one_thread() if paths else nullcontext():
         partial = reduced(run, work, log.tasks, log.workers, log.client)
     dropped, warned = checked(log, partial)
+    refuse_disorder(partial)
     if log.logging is not None and isinstance(log.logging.policy, EstimatedLogging):
         told = f" Each model was trained on {log.logging.policy.trained_on:,} rows."
         warned.append(warning(log.logging.policy, len(log.columns.contexts or ())) + told)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 from cael._types import Floats
@@ -56,7 +56,8 @@ class Partial:
     the weights where only logged actions are known. tallies: of each target's weights. changed: of each (target, rule).
     clusters: sums by cluster, None without clusters or after there were too many of them (crowded). segments: for
     each segment column, moments by label. flaws: by (column, what). low, high: range of the rewards. paths: of CAEL
-    (none where no row was read).
+    (none where no row was read). spans: where there are windows of time, by (file, row) of each task, its first and
+    last timestamp, None where they are not in order. firsts: the least timestamp of each window.
     """
 
     read: dict[int, int]
@@ -75,6 +76,8 @@ class Partial:
     high: float
     most_clusters: int
     paths: tuple[PathSums, ...] = ()
+    spans: dict[tuple[int, int], tuple[Any, Any] | None] = field(default_factory=dict)
+    firsts: dict[int, Any] = field(default_factory=dict)
 
     def merge(self, other: Partial) -> Partial:
         """Of the rows of both; the order of merging changes no more than the last digits."""
@@ -102,6 +105,11 @@ class Partial:
             paths=tuple(a.merge(b) for a, b in zip(self.paths, other.paths, strict=True))
             if self.paths and other.paths
             else self.paths or other.paths,
+            spans={**self.spans, **other.spans},
+            firsts={
+                key: min(each.firsts[key] for each in (self, other) if key in each.firsts)
+                for key in {**self.firsts, **other.firsts}
+            },
         )
 
 

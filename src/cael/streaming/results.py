@@ -23,6 +23,7 @@ from cael.streaming.moments import Combination, Moments
 from cael.streaming.outcomes import Pair
 from cael.streaming.scanned import ScannedLog
 from cael.streaming.tally import Rule
+from cael.streaming.windows import Windows, names_of, windows_of
 from cael.verdict import Thresholds
 
 
@@ -123,30 +124,30 @@ def segments(
     log: ScannedLog, policy: Any, labels: Any, windows: int | None, estimator: Estimator | None, level: float, seed: int
 ) -> Segments:
     """`cael.segments` on a scanned log; labels is the name of a column."""
-    if windows is not None or not isinstance(labels, str):
+    if (labels is None) == (windows is None) or not isinstance(labels, str | None):
         raise InputError(
-            "segments of a scanned log are given by the name of a column: segments(log, policy, 'country')."
+            "segments of a scanned log are given by the name of a column, segments(log, policy, 'country'), or by a "
+            "number of windows, segments(log, policy, windows=8)."
         )
     inference.check_level(level)
-    answer, chosen = ask_segments(log, policy, (labels,), estimator)
+    chosen = default_estimator(log, [log.target(policy).complete]) if estimator is None else estimator
+    both = [LoggedMean(), chosen]
+    cut = None if windows is None else windows_of(log, windows)
+    columns = () if labels is None else (labels,)
+    answer = ask(log, {"": policy}, both, asked=[each.name for each in both], segments=columns, windows=cut)
     warn(answer)
     refuse_constant(answer)
-    return segments_of(answer, 0, chosen, level, seed)
+    return segments_of(answer, 0, chosen, level, seed, cut)
 
 
-def ask_segments(
-    log: ScannedLog, policy: Any, columns: tuple[str, ...], estimator: Estimator | None
-) -> tuple[Answer, Estimator]:
-    chosen = estimator
-    if chosen is None:
-        chosen = default_estimator(log, [log.target(policy).complete])
-    both = [LoggedMean(), chosen]
-    return ask(log, {"": policy}, both, asked=[each.name for each in both], segments=columns), chosen
-
-
-def segments_of(answer: Answer, column: int, chosen: Estimator, level: float, seed: int) -> Segments:
-    """By the labels of one of the segment columns of an answer."""
+def segments_of(
+    answer: Answer, column: int, chosen: Estimator, level: float, seed: int, windows: Windows | None = None
+) -> Segments:
+    """By the labels of one of the segment columns of an answer. windows: of which the column is made."""
     sums = answer.partial.segments[column]
+    if windows is not None:
+        named = zip(names_of(windows, answer.partial), map(str, range(windows.count)), strict=True)
+        sums = {name: sums[number] for name, number in named if number in sums}
     if len(sums) > MOST_SEGMENTS:
         raise InputError(f"there are {len(sums)} different labels, more than {MOST_SEGMENTS}: group them first.")
     few = [f"{label} ({each.n})" for label, each in sums.items() if each.n < FEWEST_ROWS]
@@ -154,7 +155,7 @@ def segments_of(answer: Answer, column: int, chosen: Estimator, level: float, se
         raise InputError(
             f"a segment needs at least {FEWEST_ROWS} rows; too few: {', '.join(few[:5])}. Put small ones together."
         )
-    names = sorted(sums)
+    names = sorted(sums) if windows is None else list(sums)
     value, base = (estimate_of(answer, answer.of(name, 0)).sums for name in (chosen.name, "LoggedMean"))
     assert value is not None
     assert base is not None
@@ -170,8 +171,9 @@ def segments_of(answer: Answer, column: int, chosen: Estimator, level: float, se
     at = answer.index.get(("w", 0, Rule()))
     worth = [None if at is None else _worth(part, at) for part in parts]
     return assembled(
-        names, [part.n for part in parts], worth, values, bases, lifts, errors, columns, chosen.name, level, seed
-    )
+        names, [part.n for part in parts], worth, values, bases, lifts, errors, columns, chosen.name, level, seed,
+        windows=windows is not None,
+    )  # fmt: skip
 
 
 def _value(combination: Combination, part: Moments) -> float:

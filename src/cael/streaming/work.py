@@ -34,6 +34,7 @@ from cael.streaming.reading import Task, batches
 from cael.streaming.scratch import Scratch
 from cael.streaming.tally import Changed, Rule, Tallying
 from cael.streaming.targets import Target, as_source, chunks, mass_of, with_propensities
+from cael.streaming.windows import Times, Windows
 
 SPREAD = 617
 """Buckets that the first rows of two files are apart, so that many short files fill all buckets."""
@@ -47,7 +48,7 @@ class Work:
     name: of the log. columns: those to read. size: rows of a batch. r0: taken off the rewards. keys: the features.
     rules: (target, rule) pairs. pairs: (target, outcome) pairs. top: largest weights to keep. stretch: rows of a
     stretch. most_clusters: beyond it, clusters are summed into buckets only. logging: the logging policy, where it is
-    known. paths: of CAEL.
+    known. paths: of CAEL. windows: of time, which are one more segment column.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Work:
     most_clusters: int
     logging: Target | None = None
     paths: tuple[Path, ...] = ()
+    windows: Windows | None = None
 
 
 def run(work: Work, task: Task) -> Partial:
@@ -125,6 +127,9 @@ class Summing:
         self.tallies = [Tallying(work.top) for _ in work.targets]
         self.changed = [Changed() for _ in work.rules]
         self.segments: list[dict[str, Moments]] = [{} for _ in work.door.segments]
+        if work.windows is not None:
+            self.segments.append({})
+        self.times = Times()
         self.scratch = Scratch()
 
     def add(self, at: int, piece: Piece) -> None:
@@ -136,6 +141,8 @@ class Summing:
         n = len(piece)
         if n == 0:
             return
+        if work.windows is not None:
+            piece = self._in_windows(piece, work.windows)
         actions = work.door.actions
 
         def keys() -> Array:
@@ -157,6 +164,12 @@ class Summing:
         self._keep(at, shift, piece, block)
         self._count(piece, policies, rows)
         self.rows += n
+
+    def _in_windows(self, piece: Piece, windows: Windows) -> Piece:
+        window = windows.of(piece, self.task.number)
+        if piece.times is not None:
+            self.times.add(piece.times, window)
+        return replace(piece, segments=(*piece.segments, ([str(each) for each in range(windows.count)], window)))
 
     def _room(self, shift: int, n: int) -> Floats:
         """(p, m) of whole rounds of buckets, with room for n rows from `shift` on and 0 in all other places."""
@@ -263,6 +276,9 @@ class Summing:
             actions=self.actions, masses=tuple(self.masses), tallies=tallies, changed=tuple(changed),
             clusters=clusters, crowded=self.crowded, segments=tuple(self.segments), flaws=self.flaws, low=self.low,
             high=self.high, most_clusters=self.work.most_clusters, paths=self.paths,
+            spans={} if self.times.span is None
+            else {(self.task.number, self.task.first): self.times.span if self.times.ordered else None},
+            firsts=self.times.first,
         )  # fmt: skip
 
 
