@@ -18,7 +18,7 @@ def share(count: int, trials: int) -> str:
     if trials == 0:
         return ""
     if count == 0:
-        return f"0\u00a0(<\u00a0{300 / trials:.1f})"
+        return f"0\u00a0(<\u00a0{300 / trials:.1f})" if trials > 3 else "0"
     if count == trials:
         return f"100\u00a0(>\u00a0{100 - 300 / trials:.1f})" if trials > 3 else "100"
     p = count / trials
