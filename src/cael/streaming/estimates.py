@@ -55,6 +55,7 @@ def estimate_of(answer: Answer, demand: Wanted) -> Estimate:
 def diagnostics_of(answer: Answer, demand: Demand) -> Diagnostics:
     n = answer.n
     fitted = None if demand.outcome is None else answer.outcomes[demand.outcome].cross_fitted
+    fitted = True if demand.form == "baseline" else fitted
     if demand.form == "reward":
         return Diagnostics(n=n, effective_sample_size=float(n), max_weight=1.0, mean_weight=1.0)
     if demand.rule is None:

@@ -13,7 +13,7 @@ from cael.errors import CaelError, PolicyError
 from cael.log import Batch
 from cael.policy import Policy, logged_probability
 from cael.streaming.demands import Key, features_of
-from cael.streaming.keys import keys_of
+from cael.streaming.keys import folds_of, keys_of
 from cael.streaming.moments import (
     BUCKETS,
     Clusters,
@@ -158,7 +158,7 @@ class Summing:
         policies = [target.on(piece, actions, keys) for target in work.targets]
         self._weights(piece, policies, rows)
         predicted = {(t, o): work.outcomes[o].terms(piece, policies[t], actions, number) for t, o in work.pairs}
-        features_of(rows, piece.rewards, predicted)
+        features_of(rows, piece.rewards, predicted, lambda count, seed: folds_of(piece, number, count, seed))
         found = fill(rows, work.paths, piece, policies, logging, actions, number, predicted)
         self.paths = tuple(a.merge(b) for a, b in zip(self.paths, found, strict=True)) if self.paths else found
         self._keep(at, shift, piece, block)
