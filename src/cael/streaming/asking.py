@@ -131,27 +131,10 @@ def ask(
     for column in segments:
         log.source.need(column)
     targets = tuple(log.target(given) for given in policies.values())
-    for each in (log.logging, *targets):
-        if each is not None and each.policy is not None and each.contexts:
-            refuse_text_contexts(log.source, log.columns)
-            if isinstance(each.policy, EstimatedLogging):
-                continue
-            refuse_by_position(each.policy, piece_of(probe.source, log.door(contexts=True)), log.actions)
+    refuse_functions(log, targets)
     r0 = float(probe.rewards.mean()) if len(probe) else 0.0
     wanting = Wanting(log, targets, Learning(log, targets, r0), lambda: looked(log, targets, probe, r0))
-    demands: list[Wanted] = []
-    skipped: list[tuple[int, str, str]] = []
-    for t in range(len(targets)):
-        for estimator in estimators:
-            try:
-                demands.append(wanting.demand(estimator, t))
-            except LogError:
-                raise
-            except CaelError as error:
-                if estimator.name in asked:
-                    told = str(error)
-                    raise type(error)(f"{estimator.name}: {told}" if told.startswith("it needs") else told) from None
-                skipped.append((t, estimator.name, str(error)))
+    demands, skipped = demanded(wanting, estimators, asked)
     outcomes, paths = prepared(log, wanting, probe), tuple(wanting.learning.paths)
     work, index = work_of(log, targets, outcomes, demands, segments, probe, paths, r0)
     work = replace(work, windows=windows)
@@ -166,6 +149,36 @@ def ask(
         log, tuple(policies), targets, outcomes, tuple(demands), index, work.rules, r0, partial, tuple(skipped),
         dropped, tuple(warned), paths,
     )  # fmt: skip
+
+
+def refuse_functions(log: ScannedLog, targets: Sequence[Target]) -> None:
+    """Refuse policies that are functions of contexts where those are text, or that answer by the number of a row."""
+    for each in (log.logging, *targets):
+        if each is None or each.policy is None or not each.contexts:
+            continue
+        refuse_text_contexts(log.source, log.columns)
+        if not isinstance(each.policy, EstimatedLogging):
+            refuse_by_position(each.policy, piece_of(log.probe.source, log.door(contexts=True)), log.actions)
+
+
+def demanded(
+    wanting: Wanting, estimators: Sequence[Estimator], asked: Collection[str]
+) -> tuple[list[Wanted], list[tuple[int, str, str]]]:
+    """What the estimators need for each target, and (target, estimator, reason) for those that cannot be had."""
+    demands: list[Wanted] = []
+    skipped: list[tuple[int, str, str]] = []
+    for t in range(len(wanting.targets)):
+        for estimator in estimators:
+            try:
+                demands.append(wanting.demand(estimator, t))
+            except LogError:
+                raise
+            except CaelError as error:
+                if estimator.name in asked:
+                    told = str(error)
+                    raise type(error)(f"{estimator.name}: {told}" if told.startswith("it needs") else told) from None
+                skipped.append((t, estimator.name, str(error)))
+    return demands, skipped
 
 
 def looked(log: ScannedLog, targets: tuple[Target, ...], probe: Piece, r0: float) -> list[tuple[int, float, float]]:
