@@ -220,7 +220,7 @@ def test_the_mean_weight_is_1_at_every_bandwidth(world):
     rewards = sparse_rewards([log], TINY, 3, [0])[0]
     path = weight_path(log, world.target, rewards, np.array([0.0, 0.1, 0.5, 2.0, np.inf]))
     for w in path.weights[:-1]:
-        assert abs(w.mean() - 1) < 4 * w.std(ddof=1) / math.sqrt(len(w))
+        assert abs(w.mean() - 1) < 4 * w.std(ddof=1) / math.sqrt(len(w)) + 1e-12  # all equal: rounding is left
     assert abs(replace(QUICK, folds=3).estimate(log, world.target).diagnostics.mean_weight_z) < 4
 
 

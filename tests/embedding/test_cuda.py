@@ -9,6 +9,7 @@ import torch
 import cael
 from cael.embedding import rewards, sparse
 from cael.embedding.graphs import Replayed
+from cael.embedding.paths import BlockPath, block_path, cells_of
 from cael.worlds import PaperWorld
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU on this machine")
@@ -58,6 +59,20 @@ def test_cael_says_what_it_says_on_the_cpu(candidates):
     )
     assert here.value == pytest.approx(there.value, abs=0.05 * there.stderr)
     assert here.stderr == pytest.approx(there.stderr, rel=0.05)
+
+
+@pytest.mark.parametrize("drawn", [None, 8])
+def test_weights_are_those_of_the_cpu(drawn):
+    """All but the predictions of f, which are taken from one network: to ten digits."""
+    log = logs(1, n=3000)[0]
+    fitted = rewards.sparse_rewards([log], SHORT, 3, [0])[0].cpu()
+    cells = cells_of(log.logging, WORLD.target, fitted, 0, next(log.batches(width=1)), drawn, 0)
+    pitches = np.array([0.0, 1e-9, 0.03, 0.4, 3.0, np.inf])
+    here, there = (block_path(cells, pitches, torch.device(device)) for device in ("cuda", "cpu"))
+    again = block_path(cells, pitches, torch.device("cuda"))
+    for name in BlockPath.__dataclass_fields__:
+        np.testing.assert_allclose(getattr(here, name), getattr(there, name), rtol=1e-10, atol=1e-12, err_msg=name)
+        np.testing.assert_array_equal(getattr(here, name), getattr(again, name))
 
 
 @pytest.mark.parametrize("preset", ["paper", "through"])

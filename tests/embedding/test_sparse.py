@@ -13,11 +13,11 @@ from cael.testing import example
 
 torch = pytest.importorskip("torch")
 
-from cael.embedding import rewards, sparse  # noqa: E402
+from cael.embedding import build, rewards, sparse  # noqa: E402
 from cael.embedding.inputs import ActionInputs, action_inputs_of, standardised  # noqa: E402
 from cael.embedding.settings import Growth  # noqa: E402
 from cael.embedding.stream import Stream  # noqa: E402
-from cael.embedding.training import TrialData  # noqa: E402
+from cael.embedding.training import TrialData, gather_rows  # noqa: E402
 
 CPU = torch.device("cpu")
 TINY = Growth(steps=20, hidden=8, penalties=(1.5,), restarts=1)
@@ -85,6 +85,24 @@ def test_no_active_input_is_no_value():
     inputs, none = inputs_of("both"), torch.zeros(2, 0, dtype=torch.int64)
     assert inputs.values(torch.zeros(2, 4, dtype=torch.int64), none).shape == (2, 4, 0)
     assert inputs.table(0, none[0]).shape == (5, 0)
+
+
+@pytest.mark.parametrize("most", [0, 10**6])
+def test_inputs_from_a_table_are_those_that_are_made_each_time(most, monkeypatch):
+    monkeypatch.setattr("cael.embedding.inputs.SUMS", most)
+    inputs = action_inputs_of([LOG, LOG], 2, CPU)
+    a = torch.tensor(np.random.default_rng(0).integers(0, LOG.n_actions, (4, 30)))
+    active = torch.tensor([[0, 3], [1, 2], [5, 0], [4, 6]])
+    assert torch.equal(inputs.told(active)(a), inputs.values(a, active))
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_rows_that_are_gathered(shared):
+    values = torch.arange(24.0).reshape(1, 4, 6).expand(3, -1, -1) if shared else torch.arange(72.0).reshape(3, 4, 6)
+    rows = torch.tensor([[0, 3], [2, 2], [1, 0]])
+    expected = torch.stack([values[t][rows[t]] for t in range(3)])
+    assert torch.equal(gather_rows(values, rows), expected)
+    assert torch.equal(gather_rows(values[:, :, 0], rows), expected[..., 0])
 
 
 def test_columns_are_standardised_and_constant_ones_are_0():
@@ -467,7 +485,7 @@ def test_restarts_are_averaged():
 
 def test_blocks_of_predictions_do_not_matter(monkeypatch):
     at_once = predictions(fitted())
-    monkeypatch.setitem(rewards.BLOCK_FLOATS, "cpu", 8 * 8 * 3)
+    monkeypatch.setitem(build.BLOCK_FLOATS, "cpu", 8 * 8 * 3)
     np.testing.assert_allclose(predictions(fitted()), at_once, rtol=1e-5)
 
 

@@ -96,3 +96,13 @@ def test_a_trial_that_draws_moves_no_other_stream():
     lonely, pair = Stream([8], CPU), Stream([7, 8], CPU)
     pair.shuffled(torch.arange(50), 0)
     assert torch.equal(pair.uniform(4)[1], lonely.uniform(4)[0])
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.2, 0.75])
+def test_kept_is_false_at_the_rate_and_one_by_one_as_together(rate):
+    kept = Stream([1, 2], CPU).kept(rate, 3, 20_001)
+    assert kept.shape == (2, 3, 20_001) and kept.dtype == torch.bool
+    share = 1 - float(kept.double().mean())
+    assert abs(share - rate) <= 4 * (rate * (1 - rate) / kept.numel()) ** 0.5
+    assert torch.equal(Stream([2], CPU).kept(rate, 3, 20_001)[0], kept[1])
+    assert rate == 0 or not torch.equal(kept[0], kept[1])

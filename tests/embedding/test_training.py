@@ -324,13 +324,25 @@ def test_dropout_masks():
 
 
 @pytest.mark.parametrize("actions", ACTIONS)
-def test_embed_all_agrees_with_embed(actions):
-    network, p, x, _ = made(actions)
-    every = network.embed_all(p, x)
-    assert every.shape == (2, 30, 8, 5)
+@pytest.mark.parametrize("more", [{}, {"batchnorm": False}, {"intercept": True}, {"embedding_dim": 3}])
+def test_the_rewards_of_all_actions_are_those_of_each(actions, more):
+    network, p, x, _ = made(actions, **more)
+    every = network.reward_all(p, x)
+    assert every.shape == (2, 30, 8)
     for action in range(8):
-        one = network.embed(p, x, torch.full((2, 30), action), None)
+        one = network.reward(p, network.embed(p, x, torch.full((2, 30), action), None), x)
         torch.testing.assert_close(every[:, :, action], one, rtol=1e-4, atol=1e-5)
+
+
+def test_a_fitted_network_answers_for_some_actions_as_for_all(monkeypatch):
+    fitted = cael.NetworkOutcome(training=QUICK).fit(LOG, 0)
+    (batch,) = LOG.batches(width=8)
+    every = fitted.predict(batch)
+    np.testing.assert_allclose(fitted.logged(batch), every[np.arange(len(LOG)), LOG.actions], rtol=1e-4, atol=1e-5)
+    some = np.random.default_rng(0).integers(0, 8, (len(LOG), 3))
+    np.testing.assert_allclose(fitted.at(batch, some), np.take_along_axis(every, some, axis=1), rtol=1e-4, atol=1e-5)
+    monkeypatch.setitem(build.BLOCK_FLOATS, "cpu", 1)  # one row at a time
+    np.testing.assert_allclose(fitted.predict(batch), every, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("actions", ACTIONS)
@@ -340,11 +352,11 @@ def test_action_network(actions):
     network = ActionNetwork(5, 8, phi, onehot)
     p = network.init(Stream([0, 1], CPU))
     x = torch.tensor(LOG.contexts[:30], dtype=torch.float32).expand(2, -1, -1)
-    every = network.embed_all(p, x)
+    every = network.reward_all(p, x)
     for action in range(8):
         a = torch.full((2, 30), action)
         e = network.embed(p, x, a, [])
-        torch.testing.assert_close(every[:, :, action], e)
+        torch.testing.assert_close(every[:, :, action], network.reward(p, e, x))
         for t in range(2):
             blocks = [p[name][t] for name in ("phi", "onehot") if name in p]
             inputs = ([] if phi is None else [phi[action]]) + ([torch.eye(8)[action]] if onehot else [])
@@ -368,9 +380,6 @@ def test_reward_without_and_with_projection_and_intercept():
                 one = torch.cat([x[t], torch.ones(30, 1)], dim=1) if intercept else x[t]
                 inner = one if dim is None else one @ p["u"][t]
                 torch.testing.assert_close(found[t], (e[t] * inner).sum(dim=1), rtol=1e-5, atol=1e-6)
-    every = network.embed_all(p, x)
-    r = network.reward(p, every, x[:, :, None].expand(*every.shape[:-1], -1))
-    torch.testing.assert_close(r[:, :, 3], network.reward(p, every[:, :, 3], x), rtol=1e-5, atol=1e-6)
 
 
 def test_intercept_lets_the_network_fit_an_offset():

@@ -112,8 +112,35 @@ def test_blocks_of_a_gpu_do_not_depend_on_what_is_done(small):
     assert sizes == [50, 50, 50, 30]  # six values of epsilon with 30 runs each, of one shape
 
 
-def test_trials_trained_at_once_give_the_rows_of_trials_alone(small, tmp_path):
+def test_blocks_of_a_cpu_are_the_same_in_every_spec_that_has_the_cell():
+    def blocks(name):
+        return {tuple(task.keys) for task in plan(load(name), "cpu") if task.name == "CAELMIPS"}
+
+    assert all(len(keys) == 5 for keys in blocks("samples"))
+    assert blocks("bias-variance-mse") < blocks("samples")
+
+
+def test_a_log_that_is_refused_is_refused_alone(small, monkeypatch):
+    """Trained at once, one log without any spread of rewards would stop all."""
+    small.write_text(small.read_text().replace('"DR"]', '"CAEL"]'))
+    task = next(task for task in plan(load(str(small), quick=True), "cpu") if task.name == "CAEL")
+    assert len(task.trials) > 1
+    sample = cael.worlds.PaperWorld.sample
+
+    def constant(world, n, seed):
+        log = sample(world, n, seed)
+        if seed != task.seeds[0]:
+            return log
+        return cael.LoggedData(log.contexts, log.actions, np.ones(n), logging=log.logging, n_actions=log.n_actions)
+
+    monkeypatch.setattr(cael.worlds.PaperWorld, "sample", constant)
+    first, *others = trial.run(task)
+    assert "all equal" in first["error"] and not any("error" in row for row in others)
+
+
+def test_trials_trained_at_once_give_the_rows_of_trials_alone(small, tmp_path, monkeypatch):
     """Device "auto" takes the path of a GPU: all seeds in one call; here it ends on the CPU."""
+    monkeypatch.setattr("cael.experiments.run.TOGETHER_ON_CPU", 1)
     told = small.read_text().replace('["IPS", "SNIPS", "DM", "DR"]', '["CAELMIPS", "AELMIPS", "NetworkDM", "IPS"]')
     small.write_text(
         told.replace("n_actions", "gamma").replace("[5, 10]", "[-0.1, 0.0]").replace("n = 100", "n_actions = 5\nn = 60")
@@ -197,8 +224,8 @@ def test_cael_and_auto_train_once_and_each_is_as_if_alone(tmp_path):
             'action_dim = 3\n[panels]\nfull = "all"\n[figure]\nkind = "bars"\n'
         )
         spec = load(str(path), quick=True)
-        assert len(plan(spec, "cpu")) == 2
+        assert sum(len(task.trials) for task in plan(spec, "cpu")) == 2
         rows |= {tuple(names): without_cost(execute(spec, tmp_path / path.stem, Where(), quiet=True))}
     together = rows["CAEL", "Auto"]
-    assert [row["estimator"] for row in together] == ["CAEL", "Auto"] * 2
+    assert [row["estimator"] for row in together] == ["CAEL"] * 2 + ["Auto"] * 2
     assert sorted(together, key=lambda row: row["key"]) == sorted(rows["CAEL",] + rows["Auto",], key=lambda r: r["key"])

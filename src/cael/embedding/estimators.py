@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 import numpy as np
 
 from cael import inference
-from cael._types import Floats
+from cael._types import Floats, Ints
 from cael.diagnostics import Diagnostics, TrainingFacts, weight_facts, weighted, with_warnings
 from cael.embedding.settings import NetworkSettings, Objective, Training, objective
 from cael.errors import InputError, NeedsError, choose
@@ -303,6 +303,17 @@ class FittedNetwork(OutcomeModel, FittedOutcome):
         from cael.embedding.build import rewards_of_all
 
         return rewards_of_all(self.network, self.parameters, batch.contexts, torch.device(self.device))
+
+    def at(self, batch: Batch, actions: Ints) -> Floats:
+        import torch
+
+        from cael.embedding.build import rewards_at
+
+        some, device = np.maximum(actions, 0), torch.device(self.device)
+        width = actions.shape[1] * self.network.cells // self.network.n_actions
+        return batch.in_parts(
+            lambda part, rows: rewards_at(self.network, self.parameters, part.contexts, some[rows], device), width
+        )
 
 
 @final

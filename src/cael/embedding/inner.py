@@ -131,10 +131,10 @@ class _Likelihood:
 
     def __call__(self, table: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Loss (T,), the mean negative log-likelihood plus penalty; gradient (T, p + 1, c); posterior (T, B, c)."""
-        logits = torch.log_softmax(torch.baddbmm(self.extra, self.z1, table), dim=-1)
+        p = torch.softmax(torch.baddbmm(self.extra, self.z1, table), dim=-1)
         pull = self.penalty * table
-        loss = 0.5 * (pull * table).sum(dim=(1, 2)) - torch.gather(logits, 2, self.label).mean(dim=(1, 2))
-        p = torch.exp(logits)
+        # A label whose probability is rounded to 0 makes the loss infinite, and the step is not taken.
+        loss = 0.5 * (pull * table).sum(dim=(1, 2)) - torch.log(torch.gather(p, 2, self.label)).mean(dim=(1, 2))
         gradient = torch.baddbmm(pull - self.observed, self.z1_t, p, alpha=1 / self.z1.shape[1])
         return loss, gradient, p
 
@@ -157,6 +157,8 @@ class _Likelihood:
         new = state.x - state.step[:, None, None] * self.newton(state.gradient, state.curvature)
         loss, gradient, p = self(new)
         better = loss <= state.loss * (1 + 10 * torch.finfo(loss.dtype).eps)
+        if not loss.is_cuda and bool(better.all()):
+            return State(new, loss, gradient, p, p, torch.ones_like(state.step))
         some = better[:, None, None]
         p = torch.where(some, p, state.p)
         return State(

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from cael._types import Floats
+from cael.embedding.training import gather_rows
 from cael.log import LoggedData
 
 SUMS = 2**24
@@ -51,6 +52,14 @@ class ActionInputs:
             return own
         column = active.clamp(max=self.features - 1)[:, None]
         return torch.where((active < self.features)[:, None], self.phi[a[..., None], column], own)
+
+    def told(self, active: Tensor) -> Callable[[Tensor], Tensor]:
+        """`values` of the same inputs for many batches: rows of a table of all actions, where that is not too large."""
+        trials, k = self.own.shape
+        if trials * k * active.shape[1] > SUMS:
+            return lambda a: self.values(a, active)
+        table = self.values(torch.arange(k, device=active.device).expand(trials, k), active)
+        return lambda a: gather_rows(table, a)
 
     def table(self, trial: int, active: Tensor) -> Tensor:
         """Active inputs (c,) of all actions in one trial: (k, c)."""

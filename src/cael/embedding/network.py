@@ -23,17 +23,21 @@ Parameters: TypeAlias = dict[str, Tensor]
 class Network(Protocol):
     """e = f(x, a) and r_hat(e, x)."""
 
+    @property
+    def cells(self) -> int:
+        """Numbers that `reward_all` holds for one context."""
+
     def init(self, stream: Stream) -> Parameters:
         """Fresh parameters, one draw per trial."""
 
     def embed(self, p: Parameters, x: Tensor, a: Tensor, masks: list[Tensor] | None) -> Tensor:
         """Embeddings (T, B, e) of contexts x (T, B, d) and actions a (T, B); dropout masks mean training mode."""
 
-    def embed_all(self, p: Parameters, x: Tensor) -> Tensor:
-        """Embeddings (T, B, k, e) of contexts x (T, B, d) with every action, in evaluation mode."""
-
     def reward(self, p: Parameters, e: Tensor, x: Tensor) -> Tensor:
         """r_hat (..., B) of embeddings (..., B, e) and contexts (..., B, d)."""
+
+    def reward_all(self, p: Parameters, x: Tensor) -> Tensor:
+        """r_hat (T, B, k) of contexts x (T, B, d) with every action, in evaluation mode."""
 
     def masks(self, stream: Stream, batch: int) -> list[Tensor]:
         """Dropout masks of one step."""
@@ -66,6 +70,10 @@ class ContextActionNetwork:
             return self.settings.embedding_dim
         return self.context_dim + self.settings.intercept
 
+    @property
+    def cells(self) -> int:
+        return self.n_actions * self.settings.hidden
+
     def init(self, stream: Stream) -> Parameters:
         d, h, f = self.context_dim, self.settings.hidden, 0 if self.phi is None else self.phi.shape[1]
         first = 1 / math.sqrt(d + f + (self.n_actions if self.onehot else 0))
@@ -93,63 +101,82 @@ class ContextActionNetwork:
 
     def masks(self, stream: Stream, batch: int) -> list[Tensor]:
         rate, h = self.settings.dropout, self.settings.hidden
-        kept = (stream.uniform(2, batch, h) >= rate).to(torch.float32) / (1 - rate)
+        kept = stream.kept(rate, 2, batch, h).to(torch.float32) / (1 - rate)
         return [kept[:, 0], kept[:, 1]]
 
     def _bias(self, p: Parameters, layer: str) -> Tensor:
         untrained = self.settings.batchnorm and layer != "3"
         return p[("running_b" if untrained else "b") + layer][:, None]
 
-    def _normalise(self, p: Parameters, h: Tensor, layer: str, training: bool) -> Tensor:
+    def _normalise(self, p: Parameters, h: Tensor, layer: str) -> Tensor:
+        """Batch normalisation of h (T, B, h) in training mode; the running statistics move along."""
         if not self.settings.batchnorm:
             return h
-        if training:
-            mean, var = h.mean(dim=1), h.var(dim=1, unbiased=False)
-            with torch.no_grad():
-                b = h.shape[1]
-                p["running_mean" + layer].lerp_(mean.detach(), 0.1)
-                p["running_var" + layer].lerp_(var.detach() * b / max(1, b - 1), 0.1)
-        else:
-            mean, var = p["running_mean" + layer], p["running_var" + layer]
-        inverse = torch.rsqrt(var + 1e-5) * p["scale" + layer]
-        lead = (slice(None), *([None] * (h.dim() - 2)))
-        return h * inverse[lead] + (p["shift" + layer] - mean * inverse)[lead]
+        mean = h.mean(dim=1)
+        centred = h - mean[:, None]
+        var = (centred * centred).mean(dim=1)
+        with torch.no_grad():
+            b = h.shape[1]
+            p["running_mean" + layer].lerp_(mean.detach(), 0.1)
+            p["running_var" + layer].lerp_(var.detach() * b / max(1, b - 1), 0.1)
+        return centred * (torch.rsqrt(var + 1e-5) * p["scale" + layer])[:, None] + p["shift" + layer][:, None]
 
-    def _upper(self, p: Parameters, h: Tensor, masks: list[Tensor] | None) -> Tensor:
-        """From the sum of the first layer (T, ..., h) to embeddings (T, ..., e)."""
-        for layer, weight in (("1", "2"), ("2", "3")):
-            h = torch.relu(self._normalise(p, h, layer, masks is not None))
-            if masks is not None:
-                h = h * masks[int(layer) - 1]
-            lead = h.shape[:-1]
-            h = torch.baddbmm(self._bias(p, weight), h.reshape(lead[0], -1, h.shape[-1]), p["w" + weight])
-            h = h.reshape(*lead, -1)
-        return h
+    def settled(self, p: Parameters) -> Parameters:
+        """Parameters of the same function in evaluation mode without normalisation: it is inside the tables before."""
+        if not self.settings.batchnorm:
+            return p
+        found = dict(p)
+        for layer, tables in (("1", ("x", "phi", "onehot")), ("2", ("w2",))):
+            inverse = torch.rsqrt(p["running_var" + layer] + 1e-5) * p["scale" + layer]
+            found |= {name: p[name] * inverse[:, None] for name in tables if name in p}
+            bias = (p["running_b" + layer] - p["running_mean" + layer]) * inverse
+            found["running_b" + layer] = bias + p["shift" + layer]
+        return found
+
+    def _hidden(self, p: Parameters, h: Tensor, masks: list[Tensor] | None) -> Tensor:
+        """From the sums of the first layer (T, N, h) to the second hidden layer (T, N, h)."""
+        if masks is None:
+            return torch.relu(torch.baddbmm(self._bias(p, "2"), torch.relu(h), p["w2"]))
+        h = torch.relu(self._normalise(p, h, "1")) * masks[0]
+        h = torch.baddbmm(self._bias(p, "2"), h, p["w2"])
+        return torch.relu(self._normalise(p, h, "2")) * masks[1]
 
     def embed(self, p: Parameters, x: Tensor, a: Tensor, masks: list[Tensor] | None) -> Tensor:
+        p = self.settled(p) if masks is None else p
         h = torch.baddbmm(self._bias(p, "1"), x, p["x"])
         if self.phi is not None:
             h = h + torch.bmm(self.phi[a], p["phi"])
         if self.onehot:
             h = h + _rows(p["onehot"], a)
-        return self._upper(p, h, masks)
+        return torch.baddbmm(self._bias(p, "3"), self._hidden(p, h, masks), p["w3"])
 
-    def embed_all(self, p: Parameters, x: Tensor) -> Tensor:
+    def _every(self, p: Parameters, x: Tensor) -> Tensor:
+        """The second hidden layer (T, B * k, h) of contexts with every action; p: settled."""
         h = torch.baddbmm(self._bias(p, "1"), x, p["x"])
         table = torch.zeros(h.shape[0], self.n_actions, h.shape[-1], device=x.device)
         if self.phi is not None:
             table = table + self.phi @ p["phi"]
         if self.onehot:
             table = table + p["onehot"]
-        return self._upper(p, h[:, :, None] + table[:, None], None)
+        return self._hidden(p, (h[:, :, None] + table[:, None]).reshape(len(h), -1, h.shape[-1]), None)
 
-    def reward(self, p: Parameters, e: Tensor, x: Tensor) -> Tensor:
+    def _turned(self, p: Parameters, x: Tensor) -> Tensor:
+        """What e is multiplied with in r_hat, (..., e)."""
         if self.settings.intercept:
             x = torch.cat([x, torch.ones_like(x[..., :1])], dim=-1)
         if self.settings.embedding_dim is not None:
-            u = p["u"]
-            x = torch.einsum("t...d,tde->t...e", x, u)
-        return (e * x).sum(dim=-1)
+            x = torch.einsum("t...d,tde->t...e", x, p["u"])
+        return x
+
+    def reward(self, p: Parameters, e: Tensor, x: Tensor) -> Tensor:
+        return (e * self._turned(p, x)).sum(dim=-1)
+
+    def reward_all(self, p: Parameters, x: Tensor) -> Tensor:
+        """As h'(W3 x) + b3'x, where h is the second hidden layer: the product with W3 is one for each context."""
+        turned = self._turned(p, x)
+        v, c = torch.bmm(turned, p["w3"].transpose(1, 2)), (turned * p["b3"][:, None]).sum(dim=-1)
+        h = self._every(self.settled(p), x).reshape(*x.shape[:2], self.n_actions, -1)
+        return (h @ v[..., None])[..., 0] + c[..., None]
 
 
 @final
@@ -161,6 +188,10 @@ class ActionNetwork:
     n_actions: int
     phi: Tensor | None
     onehot: bool
+
+    @property
+    def cells(self) -> int:
+        return self.n_actions
 
     def init(self, stream: Stream) -> Parameters:
         d, f = self.context_dim, 0 if self.phi is None else self.phi.shape[1]
@@ -192,9 +223,9 @@ class ActionNetwork:
             e = e + torch.bmm(self.phi[a], p["phi"])
         return e
 
-    def embed_all(self, p: Parameters, x: Tensor) -> Tensor:
-        return self._table(p)[:, None].expand(-1, x.shape[1], -1, -1)
-
     def reward(self, p: Parameters, e: Tensor, x: Tensor) -> Tensor:
         c = p["running_c"].reshape(-1, *([1] * (e.dim() - 2)))
         return (e * x).sum(dim=-1) + c
+
+    def reward_all(self, p: Parameters, x: Tensor) -> Tensor:
+        return torch.bmm(x, self._table(p).transpose(1, 2)) + p["running_c"][:, None, None]

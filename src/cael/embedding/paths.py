@@ -6,17 +6,23 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
+import torch
 
 from cael._types import Floats, Ints
+from cael.embedding import rounding
 from cael.embedding.cells import Cells, all_cells, drawn_cells
 from cael.embedding.rewards import SparseRewards, blocks
-from cael.log import Batch, LoggedData
+from cael.embedding.training import deterministic
+from cael.log import BATCH_BYTES, Batch, LoggedData
 from cael.policy import Policy, support
 
 UNIT_ROWS = 256
 """Rows of each fold from which the unit of the bandwidths is taken."""
 TABLES = 16
 """Arrays of the size of a block that the weights of one bandwidth need at once."""
+DEVICE_BYTES = 2**28
+"""Of these arrays together on a device, where large blocks keep it busy; a CPU has BATCH_BYTES, which fit its cache."""
+CPU = torch.device("cpu")
 
 
 @final
@@ -59,8 +65,10 @@ class BlockPath:
     f_target: Floats
 
 
-def block_path(cells: Cells, pitches: Floats) -> BlockPath:
-    """The path of a block of rows; pitches: (J,) bandwidths times the unit, the first 0."""
+def block_path(cells: Cells, pitches: Floats, device: torch.device = CPU) -> BlockPath:
+    """The path of a block of rows; pitches: (J,) bandwidths times the unit, the first 0. device: of the arithmetic."""
+    if device.type != "cpu":
+        return device_path(cells, pitches, device)
     shape = (len(pitches), len(cells.f))
     weights, second, cross, rough, lost, smoothed = (np.empty(shape) for _ in range(6))
     f, mu, pi = cells.f, cells.mu, cells.pi
@@ -72,6 +80,31 @@ def block_path(cells: Cells, pitches: Floats) -> BlockPath:
         smoothed[j] = np.einsum("ij,ij,ij->i", mu, found.weights, f)
         rough[j], lost[j] = found.roughness, found.lost
     return BlockPath(weights, second, cross, rough, lost, smoothed, cells.logged(f), np.einsum("ij,ij->i", pi, f))
+
+
+def device_path(cells: Cells, pitches: Floats, device: torch.device) -> BlockPath:
+    """`block_path` in torch."""
+
+    def there(values: Floats) -> torch.Tensor:
+        return torch.as_tensor(values, dtype=torch.float64, device=device)
+
+    f, mu, pi, ratio, second = map(there, (cells.f, cells.mu, cells.pi, cells.ratio, cells.second))
+    own = torch.as_tensor(np.array(cells.own), device=device)[:, None]
+    found = torch.empty(6, len(pitches), len(f), dtype=torch.float64, device=device)
+    with deterministic():
+        for j, pitch in enumerate(pitches.tolist()):
+            if j == 0:
+                smooth = rounding.Smoothed(ratio, there(cells.lost), torch.zeros_like(second))
+            else:
+                smooth = rounding.flat(mu, pi) if np.isinf(pitch) else rounding.rounded(f, mu, pi, pitch)
+            rough = smooth.roughness + (0.5 * smooth.lost if j and cells.drawn is not None else 0.0)
+            w, mass = smooth.weights, mu * smooth.weights
+            square, cross = ((mass * w).sum(dim=1), (mass * ratio).sum(dim=1)) if j else (second, second)
+            parts = (w.gather(1, own)[:, 0], square, cross, rough, smooth.lost, (mass * f).sum(dim=1))
+            found[:, j] = torch.stack(parts)
+    weights, squares, crosses, roughness, lost, smoothed = found.cpu().numpy()
+    f_logged, f_target = cells.logged(cells.f), np.einsum("ij,ij->i", cells.pi, cells.f)
+    return BlockPath(weights, squares, crosses, roughness, lost, smoothed, f_logged, f_target)
 
 
 def weight_path(
@@ -87,9 +120,11 @@ def weight_path(
     lost, f_logged, f_target = np.zeros(count), np.empty(n), np.empty(n)
     unit = unit_of(log, log.logging, policy, rewards, drawn, seed)
     width = width_of(policy, next(log.take(np.arange(1)).batches()), drawn)
+    on_cpu = rewards.device.type == "cpu"
     for fold, rows in enumerate(rewards.folds):
-        for batch, some in blocks(log, rows, width=width * TABLES):
-            found = block_path(cells_of(log.logging, policy, rewards, fold, batch, drawn, seed), bandwidths * unit)
+        for batch, some in blocks(log, rows, width * TABLES, BATCH_BYTES if on_cpu else DEVICE_BYTES):
+            cells = cells_of(log.logging, policy, rewards, fold, batch, drawn, seed)
+            found = block_path(cells, bandwidths * unit, rewards.device)
             weights[:, some], second[:, some], cross[:, some] = found.weights, found.second, found.cross
             rough[:, some], smoothed[:, some] = found.roughness, found.smoothed
             f_logged[some], f_target[some] = found.f_logged, found.f_target

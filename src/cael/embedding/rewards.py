@@ -5,7 +5,7 @@ The held-out folds decide on the penalty, on the number of inputs, and on the sh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
@@ -15,17 +15,15 @@ import torch
 
 from cael._types import Array, Floats, Ints
 from cael.embedding import sparse
+from cael.embedding.build import rows_at_once
 from cael.embedding.inputs import ActionInputs, action_inputs_of
 from cael.embedding.settings import Growth
 from cael.embedding.training import TrialData, check_alike, one_thread, pick_device
 from cael.errors import InputError
-from cael.log import Batch, LoggedData
+from cael.log import BATCH_BYTES, Batch, LoggedData
 from cael.outcomes.base import FittedOutcome
 from cael.outcomes.ridge import Ridge
 
-BLOCK_FLOATS = {"cpu": 2**18, "device": 2**23}
-"""Predictions are made in blocks whose hidden layer has about so many numbers: what a CPU's cache holds (twice as fast
-as blocks that it does not), and what keeps a device busy."""
 JOINS = 2.0
 """Standard errors by which the ridge model's coefficient must be above 0."""
 SAME = 1e-9
@@ -76,6 +74,11 @@ class SparseRewards:
         """Whether f is anything but the mean reward."""
         return bool(self.members[0] or self.ridge)
 
+    @property
+    def device(self) -> torch.device:
+        """Where the networks are, and where what they predict is made into weights."""
+        return self.members[0][0].table.device if self.members[0] else torch.device("cpu")
+
     def cpu(self) -> SparseRewards:
         """The same on the CPU, for other processes."""
         return self._to(device="cpu")
@@ -118,7 +121,7 @@ class SparseRewards:
         hidden = self.members[fold][0].weights["b1"].shape[-1]
         x = self._inputs(fold, batch)
         some = None if actions is None else torch.as_tensor(actions, device=x.device)
-        size = max(1, BLOCK_FLOATS["cpu" if x.device.type == "cpu" else "device"] // (m * hidden))
+        size = rows_at_once(x.device, m * hidden)
         parts = []
         for at in range(0, len(x), size):
             block, wanted = x[at : at + size], None if some is None else some[at : at + size]
@@ -157,31 +160,13 @@ def sparse_rewards(
     own = (log.folds(folds, seed) for log, seed in zip(logs, seeds, strict=True)) if given is None else given
     whole, splits = logs, [list(each) for each in own]
     logs, inside = sampled(logs, splits, settings.rows, seeds)
-    each_log = len(settings.penalties) * folds * settings.restarts
-    scalers = [_scaler(log) for log in logs]
-    inputs = action_inputs_of(list(whole), each_log, device)
-    data, held_out, penalties = _trials(logs, inside, scalers, settings, device)
-    trial_seeds = [int(s) for seed in seeds for s in np.random.SeedSequence([seed, 0x5BA25E]).generate_state(each_log)]
-    shape = (len(logs), len(settings.penalties), folds * settings.restarts)
-
-    def judged(rounds: list[sparse.Round]) -> Floats:
-        """(rounds, logs, penalties) mean held-out loss."""
-        return np.stack([each.held_out.reshape(shape).mean(axis=2) for each in rounds])
-
-    def enough(rounds: list[sparse.Round]) -> list[int]:
-        """Of each log, the rounds after which it has gone `patience` of them without a better one; 0: not yet."""
-        best = judged(rounds).min(axis=2)
-        behind = np.arange(len(best)) - np.stack([best[: i + 1].argmin(axis=0) for i in range(len(best))]).T
-        return [next((i + 1 for i, gone in enumerate(own) if gone >= settings.patience), 0) for own in behind]
-
-    rounds = sparse.grow(inputs, data, held_out, penalties, settings, trial_seeds, lambda some: all(enough(some)))
-    losses = judged(rounds)
-    # Logs that are trained together go on until all have had enough; each chooses from the rounds it would have alone.
+    training = _Training(whole, logs, inside, [_scaler(log) for log in logs], settings, seeds, device)
+    chosen, first = training.choose()
+    again = training.again(chosen)
     found = [
-        _chosen(t, rounds, losses[: stop or None, t], inputs, splits[t], scalers[t], settings, each_log)
-        for t, stop in enumerate(enough(rounds))
+        _rewards(t, choice, first, again, split, training)
+        for t, (choice, split) in enumerate(zip(chosen, splits, strict=True))
     ]
-    found = [replace(each, rows=len(log)) for each, log in zip(found, logs, strict=True)]
     return [with_ridge(each, log, seed) for each, log, seed in zip(found, whole, seeds, strict=True)]
 
 
@@ -250,10 +235,10 @@ def _share(own: Floats, ridge: Floats, rewards: Floats) -> tuple[bool, float]:
     return True, float(np.clip((rewards - ridge) @ apart / max(float(apart @ apart), 1e-300), 0.0, 1.0))
 
 
-def blocks(log: LoggedData, rows: Array, width: int) -> Iterator[tuple[Batch, Array]]:
+def blocks(log: LoggedData, rows: Array, width: int, bytes_each: int = BATCH_BYTES) -> Iterator[tuple[Batch, Array]]:
     """Batches of some rows of a log, with their row numbers."""
     at = 0
-    for batch in log.take(rows).batches(width=width):
+    for batch in log.take(rows).batches(width=width, bytes_each=bytes_each):
         yield batch, rows[at : at + len(batch)]
         at += len(batch)
 
@@ -269,13 +254,102 @@ def _scaler(log: LoggedData) -> tuple[Floats, Floats, float, float]:
     return x.mean(axis=0), scale, float(r.mean()), float(r.std())
 
 
+@final
+@dataclass(frozen=True)
+class _Choice:
+    """Of one log. losses: (rounds, penalties) that it chose from. at, penalty: numbers of the best of both."""
+
+    losses: Floats
+    at: int
+    penalty: int
+
+    @property
+    def learned(self) -> bool:
+        """Whether a network is better than the mean reward."""
+        return bool(self.losses.min() < 1)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Grown:
+    """Networks of all logs, `each` of a log: after every round, and the inputs that they could choose from."""
+
+    rounds: list[sparse.Round]
+    inputs: ActionInputs
+    each: int
+
+    def member(self, at: int, trial: int) -> Member:
+        found = self.rounds[at]
+        weights = {name: value[trial : trial + 1] for name, value in found.weights.items()}
+        return Member(weights, self.inputs.table(trial, found.active[trial]))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Training:
+    """Logs, the folds inside them, and what to train: one network of each penalty and fold, by which round and penalty
+    are chosen, then the restarts of what was chosen."""
+
+    whole: Sequence[LoggedData]
+    logs: Sequence[LoggedData]
+    inside: Sequence[Sequence[Array]]
+    scalers: Sequence[Any]
+    settings: Growth
+    seeds: Sequence[int]
+    device: torch.device
+
+    def choose(self) -> tuple[list[_Choice], _Grown]:
+        """What the held-out folds say, of each log."""
+        shape = (len(self.logs), len(self.settings.penalties), len(self.inside[0]))
+
+        def judged(rounds: list[sparse.Round]) -> Floats:
+            """(rounds, logs, penalties) mean held-out loss."""
+            return np.stack([each.held_out.reshape(shape).mean(axis=2) for each in rounds])
+
+        def enough(rounds: list[sparse.Round]) -> list[int]:
+            """Of each log, the rounds after which it has gone `patience` of them without a better one; 0: not yet."""
+            best = judged(rounds).min(axis=2)
+            behind = np.arange(len(best)) - np.stack([best[: i + 1].argmin(axis=0) for i in range(len(best))]).T
+            return [next((i + 1 for i, gone in enumerate(own) if gone >= self.settings.patience), 0) for own in behind]
+
+        every = [self.settings.penalties] * len(self.logs)
+        first = self._grow(every, 1, 0x5BA25E, lambda some: all(enough(some)))
+        losses, chosen = judged(first.rounds), []
+        # Logs that are trained together go on until all have had enough; each chooses from the rounds it would have
+        # alone.
+        for t, stop in enumerate(enough(first.rounds)):
+            own = losses[: stop or None, t]
+            at, penalty = np.unravel_index(int(own.argmin()), own.shape)
+            chosen.append(_Choice(own, int(at), int(penalty)))
+        return chosen, first
+
+    def again(self, chosen: Sequence[_Choice]) -> _Grown | None:
+        """The restarts of what was chosen; None where there are none."""
+        if self.settings.restarts == 1 or not any(each.learned for each in chosen):
+            return None
+        last = max(each.at for each in chosen if each.learned)
+        penalties = [(self.settings.penalties[each.penalty],) for each in chosen]
+        return self._grow(penalties, self.settings.restarts - 1, 0x5BA25F, lambda rounds: len(rounds) > last)
+
+    def _grow(
+        self, penalties: Sequence[Sequence[float]], times: int, stream: int, done: Callable[[list[sparse.Round]], bool]
+    ) -> _Grown:
+        """Networks of the given penalties of each log, of all folds, so many times; on the trial axis in this order."""
+        each = len(penalties[0]) * len(self.inside[0]) * times
+        inputs = action_inputs_of(list(self.whole), each, self.device)
+        data, held_out, strengths = _trials(self.logs, self.inside, self.scalers, penalties, times, self.device)
+        states = (np.random.SeedSequence([seed, stream]).generate_state(each) for seed in self.seeds)
+        seeds = [int(state) for own in states for state in own]
+        return _Grown(sparse.grow(inputs, data, held_out, strengths, self.settings, seeds, done), inputs, each)
+
+
 def _trials(
-    logs: Sequence[LoggedData], splits: Sequence[Sequence[Array]], scalers: Sequence[Any], settings: Growth,
-    device: torch.device,
+    logs: Sequence[LoggedData], splits: Sequence[Sequence[Array]], scalers: Sequence[Any],
+    wanted: Sequence[Sequence[float]], times: int, device: torch.device,
 ) -> tuple[TrialData, list[torch.Tensor], torch.Tensor]:  # fmt: skip
-    """The trial axis (log, penalty, fold, restart): data, held-out rows, and penalties."""
+    """The trial axis (log, penalty, fold, restart): data, held-out rows, penalties. wanted: penalties of each log."""
     x, a, r, rows, held_out, penalties = [], [], [], [], [], []
-    for log, split, (centre, scale, mean, spread) in zip(logs, splits, scalers, strict=True):
+    for log, split, own, (centre, scale, mean, spread) in zip(logs, splits, wanted, scalers, strict=True):
         every = np.arange(len(log))
         folds = [
             (
@@ -284,16 +358,16 @@ def _trials(
             )
             for fold in split
         ]
-        count = len(settings.penalties) * len(split) * settings.restarts
+        count = len(own) * len(split) * times
         one_x = torch.as_tensor((log.contexts - centre) / scale, dtype=torch.float32, device=device)
         one_r = torch.as_tensor((log.rewards - mean) / spread, dtype=torch.float32, device=device)
         one_a = torch.as_tensor(np.array(log.actions), dtype=torch.int64, device=device)
         x.append(one_x[None].expand(count, -1, -1))
         a.append(one_a[None].expand(count, -1))
         r.append(one_r[None].expand(count, -1))
-        for penalty in settings.penalties:
+        for penalty in own:
             for train, held in folds:
-                for _ in range(settings.restarts):
+                for _ in range(times):
                     rows.append(train)
                     held_out.append(held)
                     penalties.append(penalty / np.sqrt(len(train)))
@@ -302,21 +376,21 @@ def _trials(
     return data, held_out, torch.as_tensor(penalties, dtype=torch.float32, device=device)
 
 
-def _chosen(
-    t: int, rounds: list[sparse.Round], losses: Floats, inputs: ActionInputs, split: Sequence[Array], scaler: Any,
-    settings: Growth, each_log: int,
-) -> SparseRewards:  # fmt: skip
+def _rewards(
+    t: int, choice: _Choice, first: _Grown, again: _Grown | None, split: Sequence[Array], training: _Training
+) -> SparseRewards:
     """The networks of log t at the round and penalty with the least held-out loss; none if the mean is as good."""
-    at, penalty = np.unravel_index(int(losses.argmin()), losses.shape)
-    first = t * each_log + int(penalty) * len(split) * settings.restarts
-    found = rounds[int(at)]
-    members: list[tuple[Member, ...]] = []
-    for fold in range(len(split)):
-        some = range(first + fold * settings.restarts, first + (fold + 1) * settings.restarts)
-        nets = (
-            Member({n: v[i : i + 1] for n, v in found.weights.items()}, inputs.table(i, found.active[i])) for i in some
-        )
-        members.append(tuple(nets) if losses.min() < 1 else ())
-    return SparseRewards(
-        tuple(split), tuple(members), losses, settings.penalties[int(penalty)], found.active.shape[1], *scaler
+    folds, settings = len(split), training.settings
+    members: list[tuple[Member, ...]] = [()] * folds
+    if choice.learned:
+        for fold in range(folds):
+            nets = [first.member(choice.at, t * first.each + choice.penalty * folds + fold)]
+            if again is not None:
+                start = t * again.each + fold * (settings.restarts - 1)
+                nets += [again.member(choice.at, i) for i in range(start, start + settings.restarts - 1)]
+            members[fold] = tuple(nets)
+    inputs = first.rounds[choice.at].active.shape[1]
+    found = SparseRewards(
+        tuple(split), tuple(members), choice.losses, settings.penalties[choice.penalty], inputs, *training.scalers[t]
     )
+    return replace(found, rows=len(training.logs[t]))

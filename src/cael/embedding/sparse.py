@@ -52,16 +52,30 @@ def start(stream: Stream, context_dim: int, hidden: int) -> Weights:
         "b1": normal(h, scale=0.5),
         "w2": normal(h, h, scale=math.sqrt(2 / h)),
         "b2": zeros(h),
-        "w3": normal(h, d + 1, scale=0.1 / math.sqrt(h)),
+        "w3": normal(h, d + 1, scale=0.1 / math.sqrt(h)).transpose(1, 2).contiguous(),
         "b3": zeros(d + 1),
     }
 
 
-def upper(p: Weights, h: Tensor, x: Tensor) -> Tensor:
+def hidden(p: Weights, first: Tensor) -> Tensor:
+    """The second hidden layer (T, N, h) from the sums of the first."""
+    return torch.nn.functional.silu(torch.baddbmm(p["b2"][:, None], torch.nn.functional.silu(first), p["w2"]))
+
+
+def readout(p: Weights, x: Tensor) -> tuple[Tensor, Tensor]:
+    """v (T, N, h) and c (T, N) such that r_hat = v'h + c, of contexts (T, N, d).
+
+    With h the second hidden layer, e'[x, 1] = (h W3 + b3)'[x, 1] = h'(W3 [x, 1]) + b3'[x, 1]. The product with W3 then
+    has h columns; one with d + 1 columns, most often an odd number, would take five times as long on a CPU.
+    """
+    v = torch.baddbmm(p["w3"][:, -1:], x, p["w3"][:, :-1])
+    return v, (x * p["b3"][:, None, :-1]).sum(dim=-1) + p["b3"][:, -1:]
+
+
+def upper(p: Weights, first: Tensor, x: Tensor) -> Tensor:
     """r_hat (T, N) from the sums of the first layer (T, N, h) and the contexts (T, N, d)."""
-    h = torch.baddbmm(p["b2"][:, None], torch.nn.functional.silu(h), p["w2"])
-    e = torch.baddbmm(p["b3"][:, None], torch.nn.functional.silu(h), p["w3"])
-    return (e[..., :-1] * x).sum(dim=-1) + e[..., -1]
+    v, c = readout(p, x)
+    return (hidden(p, first) * v).sum(dim=-1) + c
 
 
 def predict(p: Weights, x: Tensor, values: Tensor) -> Tensor:
@@ -78,8 +92,10 @@ def predict_all(p: Weights, x: Tensor, lifted: Tensor, actions: Tensor | None = 
     own = lifted[None] if actions is None else lifted[actions]
     first = torch.baddbmm(p["b1"][:, None], x[None], p["x"])[0][:, None] + own
     n, m, h = first.shape
-    every = x[:, None].expand(n, m, x.shape[1]).reshape(1, n * m, -1)
-    return upper(p, first.reshape(1, n * m, h), every)[0].reshape(n, m)
+    v, c = readout(p, x[None])
+    h2 = hidden(p, first.reshape(1, n * m, h)).reshape(n, m, h)
+    found: Tensor = torch.baddbmm(c[0][:, None, None], h2, v[0][..., None])
+    return found[..., 0]
 
 
 @final
@@ -168,9 +184,11 @@ def _step(
 ) -> Callable[[Tensor, Tensor], None]:  # fmt: skip
     """One step of training in place, a function of rows (T, B) and pace (3,); on a GPU it is a graph."""
 
+    told = inputs.told(active)
+
     def step(rows: Tensor, pace: Tensor) -> None:
         x, a, r = (gather_rows(each, rows) for each in (data.x, data.a, data.r))
-        loss = ((predict(p, x, inputs.values(a, active)) - r) ** 2).sum() / size
+        loss = ((predict(p, x, told(a)) - r) ** 2).sum() / size
         optimiser.step(p, everyone.added(torch.autograd.grad(loss, list(p.values()))), pace)
 
     if not data.x.is_cuda or everyone.count > 1:

@@ -52,6 +52,12 @@ class Stream:
         count = int(torch.Size(shape).numel())
         return (((self.bits(count) >> 40) & 0xFFFFFF).to(torch.float32) * 2.0**-24).reshape(self.trials, *shape)
 
+    def kept(self, rate: float, *shape: int) -> Tensor:
+        """(T, *shape) bool, each False with probability `rate`, to 16 bits: a random number serves four of them."""
+        count = int(torch.Size(shape).numel())
+        parts = self.bits(-(-count // 4)).view(torch.int16)[:, :count]
+        return (parts >= round(rate * 2**16) - 2**15).reshape(self.trials, *shape)
+
     def shuffled(self, rows: Tensor, trial: int) -> Tensor:
         """One trial's rows in random order."""
         return rows[torch.argsort(self.bits(len(rows), slice(trial, trial + 1))[0])]

@@ -26,6 +26,8 @@ from cael.experiments.spec import Cell, Spec, load
 
 TOGETHER = 50
 """Trials that are trained at once on a GPU."""
+TOGETHER_ON_CPU = 5
+"""Trials of one cell that are trained at once on a CPU: an operation on five takes little longer than on one."""
 TOGETHER_NUMBERS = 1.2e8
 """Fewer are trained at once where trials x rows x actions would be more than this."""
 SAME_SHAPE = ("gamma", "epsilon", "reward_std")
@@ -43,7 +45,7 @@ class Where:
 
 
 def plan(spec: Spec, device: str) -> list[trial.Task]:
-    """All trials of a spec, in order: one per task on a CPU, blocks of them where a GPU trains many at once.
+    """All trials of a spec, in order: blocks of them where networks are trained, else one per task.
 
     Estimators that have no `solve_many` stay on the CPU. Where both CAEL and Auto are asked for, they train together.
     """
@@ -53,20 +55,23 @@ def plan(spec: Spec, device: str) -> list[trial.Task]:
     for name, settings in spec.estimators.items():
         if name == auto:
             continue
-        many = device != "cpu" and hasattr(registry.make(**settings), "solve_many")
-        for n, trials in _many(spec) if many else _single(spec):
+        trains = hasattr(registry.make(**settings), "solve_many")
+        there = device if trains else "cpu"
+        for n, trials in _many(spec) if there != "cpu" else _few(spec, TOGETHER_ON_CPU if trains else 1):
             chooses = auto if settings == {"kind": "CAEL"} else ""
-            found.append(trial.Task(trials, n, settings, name, device if many else "cpu", spec.quick, chooses))
+            found.append(trial.Task(trials, n, settings, name, there, spec.quick, chooses))
     return found
 
 
 Trials: TypeAlias = tuple[int, tuple[tuple[dict[str, Any], int], ...]]
 
 
-def _single(spec: Spec) -> Iterator[Trials]:
+def _few(spec: Spec, size: int) -> Iterator[Trials]:
+    """Blocks of trials of one cell, so that cells which several specs have are the same blocks there."""
     for cell in spec.cells:
-        for seed in range(spec.seed, spec.seed + spec.runs):
-            yield cell.n, ((cell.world, seed),)
+        for start in range(spec.seed, spec.seed + spec.runs, size):
+            seeds = range(start, min(start + size, spec.seed + spec.runs))
+            yield cell.n, tuple((cell.world, seed) for seed in seeds)
 
 
 def _many(spec: Spec) -> Iterator[Trials]:

@@ -90,15 +90,7 @@ def run(task: Task) -> list[dict[str, Any]]:
         estimator = built(task)
         problems = [Problem(w.sample(task.n, seed), w.target) for w, seed in zip(worlds, task.seeds, strict=True)]
         meter = Meter(task.device)
-        try:
-            for problem in problems:
-                problem.require(estimator.name, estimator.needs)
-            if task.device != "cpu":
-                found: Sequence[Estimate | CaelError] = estimator.solve_many(problems, task.seeds)
-            else:
-                found = [_solved(estimator, *each) for each in zip(problems, task.seeds, strict=True)]
-        except CaelError as error:
-            found = [error] * len(problems)
+        found = _found(estimator, problems, task.seeds)
         every = [(task.name, found, meter.read(len(problems)))]
         if task.auto:
             auto = [_chosen(task, *each) for each in zip(problems, task.seeds, found, strict=True)]
@@ -116,8 +108,22 @@ def _chosen(task: Task, problem: Problem, seed: int, learned: Estimate | CaelErr
         return error
 
 
+def _found(estimator: Any, problems: list[Problem], seeds: list[int]) -> Sequence[Estimate | CaelError]:
+    """All at once where networks are trained; one by one where that is refused, so that each is told its own reason."""
+    if len(problems) > 1:
+        try:
+            for problem in problems:
+                problem.require(estimator.name, estimator.needs)
+            found: list[Estimate] = estimator.solve_many(problems, seeds)
+            return found
+        except CaelError:
+            pass
+    return [_solved(estimator, *each) for each in zip(problems, seeds, strict=True)]
+
+
 def _solved(estimator: Any, problem: Problem, seed: int) -> Estimate | CaelError:
     try:
+        problem.require(estimator.name, estimator.needs)
         return registry.seeded(estimator, seed).solve(problem)
     except CaelError as error:
         return error
