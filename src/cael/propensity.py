@@ -85,10 +85,16 @@ def estimate_logging(log: LoggedData, *, folds: int = FOLDS, C: float = 1.0, see
     return estimated(log, log.folds(min(folds, _groups(log)), seed), C, seed)
 
 
-def estimated(log: LoggedData, held_out: Sequence[Ints], C: float = 1.0, seed: int = 0) -> EstimatedLogging:
-    """`estimate_logging` with folds that are given, by the rows that each holds out."""
-    counts = np.bincount(log.actions, minlength=log.n_actions).astype(np.float64)
-    frequencies = (counts + 0.5) / (counts.sum() + 0.5 * log.n_actions)
+def estimated(
+    log: LoggedData, held_out: Sequence[Ints], C: float = 1.0, seed: int = 0, counts: Ints | None = None
+) -> EstimatedLogging:
+    """`estimate_logging` with folds that are given, by the rows that each holds out.
+
+    counts: (k,) of the actions in a longer log of which this is a sample. Its frequencies take the place of those of
+    the sample, in the models, too: what is known without error need not be estimated.
+    """
+    of_all = np.bincount(log.actions, minlength=log.n_actions) if counts is None else counts
+    frequencies = _frequencies(of_all)
     fold = np.empty(len(log), dtype=np.intp)
     for number, rows in enumerate(held_out):
         fold[rows] = number
@@ -100,12 +106,20 @@ def estimated(log: LoggedData, held_out: Sequence[Ints], C: float = 1.0, seed: i
         if len(others) > most:
             others = np.sort(rng.choice(others, most, replace=False))
         trained_on = len(others)
-        parts.append(_trained(log.take(others), frequencies, C))
+        weights, intercept = _trained(log.take(others), frequencies, C)
+        if counts is not None:
+            own = np.bincount(log.actions[others], minlength=log.n_actions) / len(others)
+            intercept = intercept + np.log(np.divide(frequencies, own, out=np.ones(len(own)), where=own > 0))
+        parts.append((weights, intercept))
     strength, losses = _calibrated(log, tuple(parts), fold, frequencies)
     return EstimatedLogging(
         n_actions=log.n_actions, strength=strength, loss=losses[0], loss_frequencies=losses[1], trained_on=trained_on,
         _parts=tuple(parts), _fold=frozen(fold), _frequencies=frozen(frequencies),
     )  # fmt: skip
+
+
+def _frequencies(counts: Array) -> Floats:
+    return (counts + 0.5) / (counts.sum() + 0.5 * len(counts))
 
 
 def _groups(log: LoggedData) -> int:

@@ -13,7 +13,7 @@ import pytest
 import cael
 from cael.experiments import registry, trial
 from cael.experiments.ledger import read_rows
-from cael.experiments.run import Where, execute, execute_all, plan, reproduce
+from cael.experiments.run import Where, execute, execute_all, mixed, plan, reproduce
 from cael.experiments.spec import load
 from cael.experiments.summary import lines_of, table_of
 from tests.experiments.conftest import without_cost, written
@@ -110,6 +110,17 @@ def test_blocks_of_a_gpu_do_not_depend_on_what_is_done(small):
     assert all(len(task.seeds) == 1 and task.device == "cpu" for task in tasks if task.name != "AELMIPS")
     sizes = [len(task.seeds) for task in plan(load("epsilon"), "cuda") if task.name == "AELMIPS"]
     assert sizes == [50, 50, 50, 30]  # six values of epsilon with 30 runs each, of one shape
+
+
+def test_what_a_gpu_trains_is_evenly_among_the_rest():
+    tasks = plan(load("bias-variance-mse"), "cuda") + plan(load("actions"), "cuda")
+    found = mixed(tasks)
+    assert sorted(map(id, found)) == sorted(map(id, tasks))
+    places = [at for at, task in enumerate(found) if task.device == "cuda"]
+    sizes = [found[at].size for at in places]
+    assert places[0] == 0 and np.ptp(np.diff([*places, len(found)])) <= 1 and sizes == sorted(sizes, reverse=True)
+    alone = plan(load("selection"), "cuda")
+    assert mixed(alone) == alone and mixed([]) == []
 
 
 def test_blocks_of_a_cpu_are_the_same_in_every_spec_that_has_the_cell():

@@ -50,6 +50,28 @@ def test_of_a_long_log_a_sample_is_enough(tmp_path, monkeypatch):
     assert abs(found.value - world.value(world.target)) < 4 * found.stderr
 
 
+@pytest.mark.parametrize("counted", [True, False])
+def test_frequencies_are_those_of_the_whole_log(tmp_path, monkeypatch, counted):
+    """The mean weight of the uniform policy is 1 where the frequencies are right; the negative control has those of the
+    sample."""
+    monkeypatch.setattr(learning, "MODEL_ROWS", 500)
+    if not counted:
+        monkeypatch.setattr(learning, "estimated", lambda log, split, counts: estimated(log, split))
+    there, _, _ = scanned(tmp_path, n=40_000, cuts=())
+    found = cael.evaluate(there, "uniform", cael.IPS(), learn=False)["IPS"].diagnostics
+    assert (abs(found.mean_weight_z) < 4) == counted
+
+
+def test_actions_that_the_sample_does_not_hold_have_about_their_frequency():
+    rng = np.random.default_rng(0)
+    x, a = rng.normal(size=(4000, 2)), rng.choice(6, 4000, p=[0.4, 0.3, 0.2, 0.07, 0.02, 0.01])
+    whole = cael.LoggedData(x, a, x[:, 0], n_actions=6)
+    sample = whole.take(np.flatnonzero(a < 4)[:300])
+    policy = estimated(sample, sample.folds(5, 0), counts=np.bincount(a, minlength=6)).on_folds(np.zeros(4000, int))
+    mean = np.concatenate([policy.probabilities(batch) for batch in whole.batches(6)]).mean(axis=0)
+    np.testing.assert_allclose(mean, np.bincount(a) / 4000, rtol=0.1)
+
+
 def test_it_is_near_the_answer_with_known_propensities(tmp_path):
     there, _, world = scanned(tmp_path, n=20_000, cuts=())
     found = cael.evaluate(there, "dense:pi", cael.SNIPS(), learn=False)

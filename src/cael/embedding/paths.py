@@ -22,6 +22,9 @@ TABLES = 16
 """Arrays of the size of a block that the weights of one bandwidth need at once."""
 DEVICE_BYTES = 2**28
 """Of these arrays together on a device, where large blocks keep it busy; a CPU has BATCH_BYTES, which fit its cache."""
+DEVICE_CELLS = 2**21
+"""Rows times actions from which on the weights are made where the networks are; a device that trains for several
+processes has better things to do with less."""
 CPU = torch.device("cpu")
 
 
@@ -86,7 +89,7 @@ def device_path(cells: Cells, pitches: Floats, device: torch.device) -> BlockPat
     """`block_path` in torch."""
 
     def there(values: Floats) -> torch.Tensor:
-        return torch.as_tensor(values, dtype=torch.float64, device=device)
+        return torch.tensor(values, dtype=torch.float64, device=device)
 
     f, mu, pi, ratio, second = map(there, (cells.f, cells.mu, cells.pi, cells.ratio, cells.second))
     own = torch.as_tensor(np.array(cells.own), device=device)[:, None]
@@ -120,11 +123,11 @@ def weight_path(
     lost, f_logged, f_target = np.zeros(count), np.empty(n), np.empty(n)
     unit = unit_of(log, log.logging, policy, rewards, drawn, seed)
     width = width_of(policy, next(log.take(np.arange(1)).batches()), drawn)
-    on_cpu = rewards.device.type == "cpu"
+    device = rewards.device if n * width >= DEVICE_CELLS else CPU
     for fold, rows in enumerate(rewards.folds):
-        for batch, some in blocks(log, rows, width * TABLES, BATCH_BYTES if on_cpu else DEVICE_BYTES):
+        for batch, some in blocks(log, rows, width * TABLES, BATCH_BYTES if device == CPU else DEVICE_BYTES):
             cells = cells_of(log.logging, policy, rewards, fold, batch, drawn, seed)
-            found = block_path(cells, bandwidths * unit, rewards.device)
+            found = block_path(cells, bandwidths * unit, device)
             weights[:, some], second[:, some], cross[:, some] = found.weights, found.second, found.cross
             rough[:, some], smoothed[:, some] = found.roughness, found.smoothed
             f_logged[some], f_target[some] = found.f_logged, found.f_target

@@ -140,13 +140,10 @@ def check_machine(tasks: list[trial.Task]) -> None:
 
 
 def results(tasks: list[trial.Task], where: Where) -> Iterator[list[dict[str, Any]]]:
-    """The rows of each task as it ends, in any order. Blocks of trials that a GPU trains go first: they take longest.
-
-    Several processes share the GPU: while one trains, others work on the CPU with what was trained.
-    """
+    """The rows of each task as it ends, in any order. Several processes share the GPU."""
     from joblib import Parallel, delayed
 
-    tasks = sorted(tasks, key=lambda task: (task.device == "cpu", 0 if task.device == "cpu" else -task.size))
+    tasks = mixed(tasks)
     if where.dask is None and where.jobs == 1:
         yield from (trial.run(task) for task in tasks)
         return
@@ -155,6 +152,18 @@ def results(tasks: list[trial.Task], where: Where) -> Iterator[list[dict[str, An
     calls = [delayed(trial.run)(task) for task in tasks]
     with _cluster(where) as jobs:
         yield from Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch="4*n_jobs")(calls)
+
+
+def mixed(tasks: list[trial.Task]) -> list[trial.Task]:
+    """What a GPU trains, the largest first, evenly among what needs none: neither it nor the cores wait for the other.
+
+    One after the other, the GPU was busy for the first half of the time and the cores for the second.
+    """
+    there = sorted((task for task in tasks if task.device != "cpu"), key=lambda task: -task.size)
+    here = [task for task in tasks if task.device == "cpu"]
+    bounds = [round(i * len(here) / max(1, len(there))) for i in range(len(there) + 1)]
+    found = [each for i, task in enumerate(there) for each in (task, *here[bounds[i] : bounds[i + 1]])]
+    return found or here
 
 
 @contextmanager

@@ -52,7 +52,7 @@ class DrawWork:
 class Drawn:
     """Some rows of a log as a table, and what is needed to draw on. read: rows that were read, by file. rows: of them
     without a flaw. most: rows to keep. limit: the largest number that may still be among them. numbers: (m,) of the
-    kept rows. files, places: (m,) where they stand.
+    kept rows. files, places: (m,) where they stand. counts: (k,) how often each action occurs among all rows.
     """
 
     read: dict[int, int]
@@ -64,6 +64,7 @@ class Drawn:
     numbers: Array
     files: Ints
     places: Ints
+    counts: Ints
     crowded: bool = False
 
     def merge(self, other: Drawn) -> Drawn:
@@ -81,7 +82,7 @@ class Drawn:
             self.rows + other.rows, flaws, self.most, min(self.limit, other.limit),  # type: ignore[arg-type]
             pa.concat_tables(tables, promote_options="permissive") if tables else None,
             np.concatenate([self.numbers, other.numbers]), np.concatenate([self.files, other.files]),
-            np.concatenate([self.places, other.places]),
+            np.concatenate([self.places, other.places]), self.counts + other.counts,
         )  # fmt: skip
         return joined.cut(SLACK)
 
@@ -113,7 +114,8 @@ def draw_run(work: DrawWork, task: Task) -> Drawn:
     from cael.streaming.work import pieces
 
     none = np.empty(0, np.uint64), np.empty(0, np.intp), np.empty(0, np.intp)
-    found = Drawn({task.number: 0}, 0, {}, work.most, work.limit, None, *none)
+    k = len(work.door.actions)
+    found = Drawn({task.number: 0}, 0, {}, work.most, work.limit, None, *none, np.zeros(k, np.intp))
     for at, piece in pieces(work.name, task, work.door, work.columns, work.size, work.types):
         numbers = mixed(keys_of(piece, task.number) ^ np.uint64((SALT + work.seed * 0x9E3779B1) % 2**64))
         kept = np.flatnonzero(numbers <= np.uint64(work.limit))
@@ -122,6 +124,7 @@ def draw_run(work: DrawWork, task: Task) -> Drawn:
         own = Drawn(
             {task.number: piece.read}, len(piece), flaws_of(piece, task.number, at), work.most, work.limit, table,
             numbers[kept], np.full(len(kept), task.number, np.intp), places_of(piece)[kept],
+            np.bincount(piece.actions, minlength=k),
         )  # fmt: skip
         found = found.merge(own)
     return found.cut()

@@ -157,10 +157,12 @@ def split_of(sample: Sample, folds: int, seed: int) -> list[Ints]:
 
 
 def estimated_logging(log: ScannedLog) -> Target:
-    """The logging policy, estimated from a sample of the rows. A row is predicted by a model that did not see it, in
-    the sample or not, as models are chosen by the folds of the stream."""
-    sample = sample_of(log, MODEL_ROWS, 0, training=0)[1]
+    """The logging policy, estimated from a sample of the rows, with the frequencies of the actions among all of them. A
+    row is predicted by a model that did not see it, in the sample or not, as models are chosen by the folds of the
+    stream."""
+    drawn, sample = sample_of(log, MODEL_ROWS, 0, training=0)
     if sample is None:
         raise InputError("there are no rows to estimate the logging policy from: no whole cluster fits the sample.")
-    found = estimated(sample.log, split_of(sample, FOLDS, 0))
+    counts = None if len(sample.log) == drawn.rows else drawn.counts
+    found = estimated(sample.log, split_of(sample, FOLDS, 0), counts=counts)
     return Target("estimated", None, found, True, contexts=bool(log.columns.contexts))
