@@ -10,10 +10,14 @@ from sklearn.linear_model import LogisticRegression
 
 import cael
 from cael import InputError, NeedsError
-from cael.estimators.marginal import encode
+from cael.estimators.marginal import encoder
 from cael.posterior import Dense, RowFeatures, Tabled, _softmax, fit_softmax
 
 RNG = np.random.default_rng(11)
+
+
+def encoded(embeddings):
+    return encoder(embeddings)(embeddings)
 
 
 def problem(n=400, k=6, seed=0):
@@ -27,7 +31,7 @@ def problem(n=400, k=6, seed=0):
 @pytest.mark.parametrize("C", [0.1, 1.0, 100.0])
 def test_the_posterior_is_scikit_learns(C):
     log, _ = problem()
-    features = np.hstack([log.contexts, encode((np.arange(6) % 3)[log.actions][:, None])])
+    features = np.hstack([log.contexts, encoded((np.arange(6) % 3)[log.actions][:, None])])
     ours = fit_softmax(log, features, C=C, offset=False, max_iter=5000)
     theirs = LogisticRegression(C=C, max_iter=5000, tol=1e-8).fit(features, log.actions)
     assert ours.converged
@@ -150,7 +154,7 @@ def test_continuous_embeddings():
     log, pi = problem()
     found = cael.MIPS(RNG.normal(size=(6, 2)), C=1.0).estimate(log, pi)
     assert np.isfinite(found.value)
-    assert encode(np.array([[1.0], [3.0]])).ravel().tolist() == [-1.0, 1.0]
+    assert encoded(np.array([[1.0], [3.0]])).ravel().tolist() == [-1.0, 1.0]
 
 
 def test_cross_fitted_posterior_and_self_normalisation():

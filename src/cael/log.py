@@ -33,7 +33,8 @@ class Batch:
     """A run of rows of a log, as policies and models see them.
 
     rows: their numbers in the log that row-aligned policies were made for (a slice or an index array).
-    contexts: (b, d). actions: (b,). rewards: (b,). propensities: (b,) or None.
+    contexts: (b, d). actions: (b,). rewards: (b,). propensities: (b,) or None. places: (b,) numbers that tell the rows
+    of a stream apart, whatever the batch; None where `rows` do.
     """
 
     rows: slice | Ints
@@ -43,9 +44,15 @@ class Batch:
     propensities: Floats | None
     n_actions: int
     action_features: Floats | None
+    places: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.actions)
+
+    @property
+    def draw_numbers(self) -> Ints:
+        """Numbers that fix what is drawn for each row."""
+        return self.row_numbers if self.places is None else self.places
 
     @property
     def row_numbers(self) -> Ints:
@@ -64,6 +71,7 @@ class Batch:
         return Batch(
             numbers, self.contexts[rows], self.actions[rows], self.rewards[rows],
             None if self.propensities is None else self.propensities[rows], self.n_actions, self.action_features,
+            None if self.places is None else self.places[rows],
         )  # fmt: skip
 
     def in_parts(self, ask: Callable[[Batch, slice], Array], width: int | None = None) -> Array:

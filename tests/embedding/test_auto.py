@@ -195,3 +195,14 @@ def test_cael_is_taken_where_actions_share_and_many_are_rare():
     assert "Auto took CAEL out of 3." in found.diagnostics.warnings
     assert world.value(world.target) in found.interval(method="bias_aware")
     assert found.stderr < 0.5 * cael.SNIPS().estimate(log, world.target).stderr
+
+
+def test_ridge_is_fitted_once_for_cael_and_the_others(monkeypatch):
+    counted = []
+    fit = cael.Ridge.fit_without
+    monkeypatch.setattr(cael.Ridge, "fit_without", lambda *given: counted.append(1) or fit(*given))
+    panel = [cael.Auto(cael=TINY), cael.DM(), cael.DR(), cael.SNDR()]
+    found = cael.evaluate(LOG, POLICY, panel, learn=False)
+    assert len(counted) == 1
+    alone = cael.Auto(cael=TINY).estimate(LOG, POLICY)
+    assert found[alone.estimator].value == alone.value

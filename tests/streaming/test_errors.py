@@ -94,7 +94,6 @@ def test_estimators_that_need_the_log_in_memory_are_skipped_or_refused(tmp_path)
     for estimator in (
         cael.MIPS(),
         cael.SLOPE([cael.IPS(), cael.SwitchDR()]),
-        cael.DR(cael.Sampled(cael.Logistic())),
         cael.CAELMIPS(),
     ):
         with pytest.raises(cael.NeedsError):

@@ -21,7 +21,7 @@ from cael.streaming.drawn import draw
 from cael.streaming.learning import Learning
 from cael.streaming.paths import largest
 from tests.streaming.logs import write
-from tests.streaming.worlds import COLUMNS, paper
+from tests.streaming.worlds import COLUMNS, folds_in_order, paper
 
 pytest.importorskip("torch")
 
@@ -51,10 +51,10 @@ def test_no_row_is_weighted_by_a_model_that_saw_it_or_its_cluster(clusters, tmp_
         ridge.extend(np.setdiff1d(np.arange(len(part)), rows) for rows in held_out)
         return fit(self, part, held_out, seed)
 
-    def looking(logging, policy, models, fold, batch, drawn, seed, numbers=None):
+    def looking(logging, policy, models, fold, batch, drawn, seed):
         if len(models.folds[fold]) == 0:  # in the pass, and not for the unit
-            weighted.extend((fold, int(number)) for number in numbers)
-        return cells(logging, policy, models, fold, batch, drawn, seed, numbers)
+            weighted.extend((fold, int(number)) for number in batch.places)
+        return cells(logging, policy, models, fold, batch, drawn, seed)
 
     def drawing(self, *given):
         samples.append(sampled(self, *given))
@@ -113,6 +113,24 @@ def test_the_sample_is_uniform_whole_clusters_and_the_same_however_the_log_is_cu
         spread = counts.std() / math.sqrt(40 * share * (1 - share))
         assert abs(spread - 1) < 0.06
         assert abs(np.corrcoef(counts, np.arange(3000))[0, 1]) < 4 / math.sqrt(3000)
+
+
+@pytest.mark.parametrize("batch", [97, 5000])
+def test_actions_that_a_model_draws_are_those_of_memory(tmp_path, monkeypatch, batch):
+    """Draws belong to the place of a row in the files, which in one file is its number."""
+    monkeypatch.setattr(budget, "MOST_ROWS", batch)
+    log, actions, world = paper(900)
+    there = cael.scan(write(tmp_path / "log", log, [], 300), COLUMNS, actions=actions, logging="mu")
+    estimator = cael.DR(cael.Sampled(cael.Boosting(max_iter=3), size=5), folds=3)
+    found = cael.evaluate(there, "dense:pi", estimator, learn=False)[estimator.name]
+    kept, split = world.sample(900, 0), folds_in_order(there, 3, 0)
+    monkeypatch.setattr(cael.LoggedData, "folds", lambda *_: split)
+    policy = np.array(log["pi"].to_pylist())
+    twin = estimator.estimate(kept, policy)
+    assert found.value == pytest.approx(twin.value, rel=1e-9)
+    assert found.stderr == pytest.approx(twin.stderr, rel=1e-9)
+    exact = replace(estimator, outcome=cael.Boosting(max_iter=3)).estimate(kept, policy)
+    assert exact.value != pytest.approx(twin.value, rel=1e-9)
 
 
 # --- a sample that is smaller than the log

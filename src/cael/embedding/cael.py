@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, final
 
 import numpy as np
@@ -18,6 +19,8 @@ from cael.embedding.settings import Growth
 from cael.errors import InputError, choose, positive_int
 from cael.estimate import Estimate
 from cael.estimators.base import Estimator, mean_of
+from cael.outcomes.base import FittedOutcome
+from cael.outcomes.ridge import Ridge
 from cael.problem import Problem
 from cael.weights import effective_sample_size, tail_index
 
@@ -87,7 +90,9 @@ class CAEL(Estimator):
         from cael.embedding.paths import weight_path
         from cael.embedding.rewards import sparse_rewards
 
-        fitted = sparse_rewards([problem.log for problem in problems], self.growth, self.folds, seeds)
+        ridges = [partial(_ridge, problem, self.folds, seed) for problem, seed in zip(problems, seeds, strict=True)]
+        logs = [problem.log for problem in problems]
+        fitted = sparse_rewards(logs, self.growth, self.folds, seeds, ridges=ridges)
         found = []
         for problem, rewards, seed in zip(problems, fitted, seeds, strict=True):
             drawn = self.drawn(len(problem.log), problem.log.n_actions)
@@ -107,6 +112,11 @@ class CAEL(Estimator):
         if isinstance(self.selector, str):
             return np.array([0.0, *BANDWIDTHS, np.inf])
         return np.array([0.0, self.selector, np.inf]) if 0 < self.selector < np.inf else np.array([0.0, np.inf])
+
+
+def _ridge(problem: Problem, folds: int, seed: int) -> list[FittedOutcome]:
+    """The ridge models of the folds, which DM, DR and SNDR of the same problem use, too."""
+    return [model for _, model in problem.trained(Ridge(), folds, seed).parts]
 
 
 def estimate_from(

@@ -79,14 +79,10 @@ def all_cells(logging: Policy, policy: Policy, rewards: SparseRewards, fold: int
 
 
 def drawn_cells(
-    logging: Policy, policy: Policy, rewards: SparseRewards, fold: int, batch: Batch, size: int, seed: int,
-    numbers: Ints | None = None,
-) -> Cells:  # fmt: skip
-    """The logged action, `size` actions drawn from the logging policy, and those of the target.
-
-    numbers: (b,) that tell the rows of the log apart and fix their draws; by default those of the batch.
-    """
-    u = draws.uniforms(seed, batch.row_numbers if numbers is None else numbers, 2 * size)
+    logging: Policy, policy: Policy, rewards: SparseRewards, fold: int, batch: Batch, size: int, seed: int
+) -> Cells:
+    """The logged action, `size` actions drawn from the logging policy, and those of the target."""
+    u = draws.uniforms(seed, batch.draw_numbers, 2 * size)
     played = np.hstack([batch.actions[:, None], draw(logging, batch, u[:, :size])])
     wanted, mass, listed = _wanted(policy, batch, u[:, size:])
     none = np.zeros(wanted.shape)

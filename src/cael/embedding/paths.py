@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -136,13 +136,12 @@ def weight_path(
 
 
 def cells_of(
-    logging: Policy, policy: Policy, rewards: SparseRewards, fold: int, batch: Batch, drawn: int | None, seed: int,
-    numbers: Ints | None = None,
-) -> Cells:  # fmt: skip
-    """The actions of a block of rows that are looked at; numbers: as of `drawn_cells`."""
+    logging: Policy, policy: Policy, rewards: SparseRewards, fold: int, batch: Batch, drawn: int | None, seed: int
+) -> Cells:
+    """The actions of a block of rows that are looked at."""
     if drawn is None:
         return all_cells(logging, policy, rewards, fold, batch)
-    return drawn_cells(logging, policy, rewards, fold, batch, drawn, seed, numbers)
+    return drawn_cells(logging, policy, rewards, fold, batch, drawn, seed)
 
 
 def width_of(policy: Policy, first: Batch, drawn: int | None) -> int:
@@ -158,13 +157,16 @@ def unit_of(
     log: LoggedData, logging: Policy, policy: Policy, rewards: SparseRewards, drawn: int | None, seed: int,
     numbers: Ints | None = None, rows: int = UNIT_ROWS,
 ) -> float:  # fmt: skip
-    """The standard deviation of f over actions within a row, under the logging policy, from some rows of each fold."""
+    """The standard deviation of f over actions within a row, under the logging policy, from some rows of each fold.
+
+    numbers: (n,) that fix what is drawn for the rows, by default their own.
+    """
     total, count = 0.0, 0
     width = width_of(policy, next(log.take(np.arange(1)).batches()), drawn)
     for fold, every in enumerate(rewards.folds):
         for batch, some in blocks(log, every[:rows], width=width):
-            own = None if numbers is None else numbers[some]
-            cells = cells_of(logging, policy, rewards, fold, batch, drawn, seed, own)
+            own = batch if numbers is None else replace(batch, places=numbers[some])
+            cells = cells_of(logging, policy, rewards, fold, own, drawn, seed)
             mean = np.einsum("ij,ij->i", cells.mu, cells.f)
             square = float(np.einsum("ij,ij->", cells.mu, (cells.f - mean[:, None]) ** 2))
             total += square if drawn is None else square * (drawn + 1) / drawn

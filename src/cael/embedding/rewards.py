@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, final
 
 import numpy as np
@@ -149,11 +149,12 @@ class SparseRewards:
 
 def sparse_rewards(
     logs: Sequence[LoggedData], settings: Growth, folds: int, seeds: Sequence[int],
-    given: Sequence[Sequence[Array]] | None = None,
+    given: Sequence[Sequence[Array]] | None = None, ridges: Sequence[Callable[[], list[FittedOutcome]]] | None = None,
 ) -> list[SparseRewards]:  # fmt: skip
     """Train the networks of all logs, penalties, folds and restarts at once; logs of one shape and the same actions.
 
-    given: the folds of each log, where they are drawn already.
+    given: the folds of each log, where they are drawn already. ridges: for each log, a function that gives the ridge
+    models of its folds, where others need them, too.
     """
     check_alike(logs)
     device = pick_device(settings.device)
@@ -167,7 +168,8 @@ def sparse_rewards(
         _rewards(t, choice, first, again, split, training)
         for t, (choice, split) in enumerate(zip(chosen, splits, strict=True))
     ]
-    return [with_ridge(each, log, seed) for each, log, seed in zip(found, whole, seeds, strict=True)]
+    fresh = [partial(Ridge().fit_without, *each) for each in zip(whole, splits, seeds, strict=True)]
+    return [with_ridge(*each) for each in zip(found, whole, ridges or fresh, strict=True)]
 
 
 def sampled(
@@ -200,13 +202,15 @@ def _some_rows(log: LoggedData, most: int, seed: int) -> Array:
     return np.flatnonzero(kept[code])
 
 
-def with_ridge(networks: SparseRewards, log: LoggedData, seed: int) -> SparseRewards:
+def with_ridge(
+    networks: SparseRewards, log: LoggedData, ridge_models: Callable[[], list[FittedOutcome]]
+) -> SparseRewards:
     """The networks with a ridge model beside them, in the shares that predict held-out rewards best.
 
     The ridge model joins only if, beside the networks, its coefficient is more than JOINS standard errors above 0: a
     model that knows nothing would only shrink f, which helps the loss and biases the estimate.
     """
-    fitted = Ridge().fit_without(log, list(networks.folds), seed)
+    fitted = ridge_models()
     own, ridge = np.empty(len(log)), np.empty(len(log))
     for fold, rows in enumerate(networks.folds):
         for batch, some in blocks(log, rows, width=log.contexts.shape[1] + 1):

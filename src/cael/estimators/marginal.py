@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -102,14 +102,23 @@ class MIPS(Estimator):
             return mean_plus_ratio(self.name, problem, 0.0, rho, problem.log.rewards, found)
         return mean_of(self.name, problem, rho * problem.log.rewards, found)
 
-    def _per_action(self, log: LoggedData) -> Array:
+    def per_action(self, action_features: Array | None, n_actions: int) -> Array:
         """(k, m) embeddings of the actions."""
-        given = log.action_features if self.embeddings is None else self.embeddings
+        given = action_features if self.embeddings is None else self.embeddings
         if given is None:
             raise InputError("MIPS needs embeddings: pass embeddings=, or action_features in the log.")
-        if len(given) != log.n_actions:
-            raise InputError(f"embeddings must have one row per action, {log.n_actions}; got {len(given)}.")
+        if len(given) != n_actions:
+            raise InputError(f"embeddings must have one row per action, {n_actions}; got {len(given)}.")
         return given
+
+    def _per_action(self, log: LoggedData) -> Array:
+        return self.per_action(log.action_features, log.n_actions)
+
+    def table(self, log: LoggedData) -> Floats:
+        """(k, e) what the logistic regression sees of each action, as the actions that were logged have it."""
+        given = self._per_action(log)
+        seen, counts = np.unique(log.actions, return_counts=True)
+        return encoder(given[seen], counts)(given)
 
     def _per_row(self, log: LoggedData) -> Array:
         """(n, m) embeddings of the logged rows."""
@@ -124,37 +133,27 @@ class MIPS(Estimator):
         """p(e_i|x_i, pi) / p(e_i|x_i, mu), shape (n,)."""
         log = problem.log
         if self.density is None:
-            table = np.unique(self._per_action(log), axis=0, return_inverse=True)[1].reshape(-1)
-            likelihood: _SameGroup | _Products = _SameGroup(table)
+            likelihood: SameGroup | _Products = SameGroup.of(self._per_action(log))
         else:
             likelihood = _Products(self.density, self._per_row(log), log.n_actions)
         parts, at = [], 0
         for batch in log.batches(width=log.n_actions):
-            p = likelihood(batch, at)
-            above = np.einsum("ij,ij->i", probabilities(problem.policy, batch), p)
-            below = np.einsum("ij,ij->i", probabilities(_logging(log), batch), p)
-            if (below <= 0).any():
-                row = int(batch.row_numbers[below <= 0][0])
-                raise InputError(f"density says that the embedding of row {row} cannot occur under the logging policy.")
-            parts.append(above / below)
+            policies = probabilities(problem.policy, batch), probabilities(_logging(log), batch)
+            parts.append(exact_weights(likelihood(batch, at), *policies, batch))
             at += len(batch)
         return np.concatenate(parts)
 
-    def _features(self, log: LoggedData) -> RowFeatures:
+    def features(self, log: LoggedData) -> RowFeatures:
         """What the logistic regression sees of each row: its context and its encoded embedding."""
         if self.row_embeddings is not None:
-            return RowFeatures(log.contexts, encode(self._per_row(log)), np.arange(len(log)))
-        table = self._per_action(log)
-        seen, counts = np.unique(log.actions, return_counts=True)
-        encoded = encode(table[seen], counts)
-        every = np.zeros((log.n_actions, encoded.shape[1]))
-        every[seen] = encoded
-        return RowFeatures(log.contexts, every, log.actions)
+            every = self._per_row(log)
+            return RowFeatures(log.contexts, encoder(every)(every), np.arange(len(log)))
+        return RowFeatures(log.contexts, self.table(log), log.actions)
 
     def _fitted(self, problem: Problem) -> tuple[Floats, bool]:
         """The weights by a fitted posterior, and whether the solver converged."""
         log = problem.log
-        features = self._features(log)
+        features = self.features(log)
         if self.folds < 2:
             return self._fit_and_weigh(problem, log, log, features, features)
         rho, converged = np.empty(len(log)), True
@@ -177,15 +176,28 @@ def posterior_blocks(
     fitted: SoftmaxPosterior, log: LoggedData, policy: Policy, features: Features
 ) -> Iterator[tuple[Floats, Floats]]:
     """(posterior, weights pi/mu) of the fitted classes, (b, c) each, block by block; where mu is 0 the weight is 0."""
-    every = len(fitted.classes) == log.n_actions
     at = 0
     for batch in log.batches(width=log.n_actions):
         pi, mu = probabilities(policy, batch), probabilities(_logging(log), batch)
-        if not every:
-            pi, mu = pi[:, fitted.classes], mu[:, fitted.classes]
-        post = fitted.probabilities(features[at : at + len(batch)], mu)
-        yield post, np.divide(pi, mu, out=np.zeros_like(pi), where=mu > 0)
+        yield posterior_block(fitted, pi, mu, features[at : at + len(batch)])
         at += len(batch)
+
+
+def posterior_block(fitted: SoftmaxPosterior, pi: Floats, mu: Floats, features: Floats) -> tuple[Floats, Floats]:
+    """The same of one block: pi, mu (b, k), features (b, p)."""
+    if len(fitted.classes) < pi.shape[1]:
+        pi, mu = pi[:, fitted.classes], mu[:, fitted.classes]
+    return fitted.probabilities(features, mu), np.divide(pi, mu, out=np.zeros_like(pi), where=mu > 0)
+
+
+def exact_weights(p: Floats, pi: Floats, mu: Floats, batch: Batch) -> Floats:
+    """p(e_i|x_i, pi) / p(e_i|x_i, mu) from the likelihoods p(e_i|a) (b, k)."""
+    above, below = np.einsum("ij,ij->i", pi, p), np.einsum("ij,ij->i", mu, p)
+    if (below <= 0).any():
+        row = int(batch.row_numbers[below <= 0][0])
+        raise InputError(f"density says that the embedding of row {row} cannot occur under the logging policy.")
+    found: Floats = above / below
+    return found
 
 
 def _logging(log: LoggedData) -> Any:
@@ -217,28 +229,31 @@ def _as_density(given: Any) -> tuple[Floats, ...]:
     return tuple(density)
 
 
-def encode(embeddings: Array, counts: Ints | None = None) -> Floats:
-    """Inputs of the logistic regression: whole-number columns one-hot without the first, others standardised.
-
-    counts: how many rows of the log each embedding stands for (one by default).
+def encoder(embeddings: Array, counts: Ints | None = None) -> Callable[[Array], Floats]:
+    """Inputs of the logistic regression, as a function of embeddings (m, c): whole-number columns one-hot without the
+    first, others standardised. embeddings, counts: what was seen, and how many rows each stands for (one by default).
     """
     if embeddings.dtype.kind == "f":
         mean = np.average(embeddings, axis=0, weights=counts)
         scale = np.sqrt(np.average((embeddings - mean) ** 2, axis=0, weights=counts))
-        return (embeddings - mean) / np.where(scale == 0, 1.0, scale)
-    columns = []
-    for column in embeddings.T:
-        values, code = np.unique(column, return_inverse=True)
-        columns.append((code.reshape(-1)[:, None] == np.arange(1, len(values))).astype(np.float64))
-    return np.hstack(columns)
+        return lambda every: (every - mean) / np.where(scale == 0, 1.0, scale)
+    values = [np.unique(column)[1:] for column in embeddings.T]
+    return lambda every: np.hstack(
+        [(column[:, None] == own).astype(np.float64) for column, own in zip(every.T, values, strict=True)]
+    )
 
 
 @final
 @dataclass(frozen=True)
-class _SameGroup:
+class SameGroup:
     """p(e_i|a) for embeddings that are functions of the action: 1 if a shares the embedding of a_i, else 0."""
 
     group: Array
+
+    @staticmethod
+    def of(embeddings: Array) -> SameGroup:
+        """embeddings: (k, m)."""
+        return SameGroup(np.unique(embeddings, axis=0, return_inverse=True)[1].reshape(-1))
 
     def __call__(self, batch: Batch, at: int) -> Floats:
         return (self.group[batch.actions][:, None] == self.group).astype(np.float64)

@@ -57,7 +57,8 @@ def plan(spec: Spec, device: str) -> list[trial.Task]:
             continue
         trains = hasattr(registry.make(**settings), "solve_many")
         there = device if trains else "cpu"
-        for n, trials in _many(spec) if there != "cpu" else _few(spec, TOGETHER_ON_CPU if trains else 1):
+        alone = not trains or settings["kind"] == "CAEL"  # which trains many networks for each log anyway
+        for n, trials in _many(spec) if there != "cpu" else _few(spec, 1 if alone else TOGETHER_ON_CPU):
             chooses = auto if settings == {"kind": "CAEL"} else ""
             found.append(trial.Task(trials, n, settings, name, there, spec.quick, chooses))
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, final
 
@@ -44,6 +44,13 @@ def world_of(settings: dict[str, Any]) -> Source:
     if kind not in KINDS:
         raise InputError(f"unknown kind of world {kind!r}; there are: {', '.join(KINDS)}, suite.")
     return Source(KINDS[kind](**told))
+
+
+def plain(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings less those that the world has by itself, so that one world has one description."""
+    kind = KINDS.get(settings.get("kind", ""))
+    own = {} if kind is None else {each.name: each.default for each in fields(kind)}
+    return {name: value for name, value in settings.items() if name not in own or own[name] != value}
 
 
 @lru_cache(maxsize=16)

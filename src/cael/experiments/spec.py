@@ -10,7 +10,7 @@ from typing import Any, final
 
 from cael.errors import InputError, positive_int
 from cael.experiments import registry
-from cael.experiments.sources import world_of
+from cael.experiments.sources import plain, world_of
 
 NAMES = (
     "bias-variance-mse", "samples", "actions", "logging", "epsilon", "noise", "open-bandit", "open-bandit-published",
@@ -121,7 +121,7 @@ def _estimators(told: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _cells(told: dict[str, Any], axis: str) -> tuple[Cell, ...]:
     """One cell per value of the axis; the axis is a setting of the world, "n", "world", or nothing."""
-    base = dict(told["world"])
+    base = plain(told["world"])
     n = base.pop("n", None)
     if not axis:
         return (Cell("", base, positive_int("n", n, least=2)),)
@@ -132,5 +132,5 @@ def _cells(told: dict[str, Any], axis: str) -> tuple[Cell, ...]:
         elif axis == "world":
             cells.append(Cell(value, {"kind": "suite", "name": value}, world_of({"kind": "suite", "name": value}).rows))
         else:
-            cells.append(Cell(value, {**base, axis: value}, positive_int("n", n, least=2)))
+            cells.append(Cell(value, plain({**base, axis: value}), positive_int("n", n, least=2)))
     return tuple(cells)

@@ -73,7 +73,7 @@ class SampledOutcome(FittedOutcome):
         exact = listed is not None and (self.fitted.averages or not listed.rest.any())
         if exact or batch.n_actions <= self.size:
             return self.fitted.expected(batch, policy)
-        u = draws.uniforms(self.seed, batch.row_numbers, self.size)
+        u = draws.uniforms(self.seed, batch.draw_numbers, self.size)
         if listed is None:
             return self.at(batch, draw(policy, batch, u)).mean(axis=1)
         others = batch.n_actions - (listed.actions >= 0).sum(axis=1)

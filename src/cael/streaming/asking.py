@@ -21,6 +21,7 @@ from cael.propensity import EstimatedLogging, warning
 from cael.streaming.demands import Demand, Key, combine
 from cael.streaming.drawn import Drawn
 from cael.streaming.learning import Learning
+from cael.streaming.marginal import Marginal
 from cael.streaming.moments import Clusters, Combination
 from cael.streaming.outcomes import Predictions, RidgeSums, RidgeWork, parts_of, predictable, ridge_run, solved, used
 from cael.streaming.partial import Partial
@@ -59,6 +60,7 @@ class Answer:
     dropped: tuple[tuple[str, int], ...]
     warnings: tuple[str, ...]
     paths: tuple[Path, ...] = ()
+    marginals: tuple[Marginal, ...] = ()
 
     @property
     def n(self) -> int:
@@ -82,7 +84,7 @@ class Answer:
     @cached_property
     def weight_facts(self) -> tuple[WeightFacts, ...]:
         """What the unmodified weights of each target say; none without propensities."""
-        return tuple(_weight_facts(self, t) for t in range(len(self.targets))) if self.log.has_propensities else ()
+        return tuple(facts_of(self, t) for t in range(len(self.targets))) if self.log.has_propensities else ()
 
     def single(self, key: Key) -> Combination:
         """One feature as it is."""
@@ -105,10 +107,14 @@ class Answer:
         return next(each for each in self.demands if each.estimator.name == estimator and each.target == target)
 
 
-def _weight_facts(answer: Answer, target: int) -> WeightFacts:
-    combination = answer.single(("w", target, Rule()))
+def facts_of(answer: Answer, target: int, rule: Rule = Rule()) -> WeightFacts:  # noqa: B008
+    """Of the weights of a target: unmodified, or those of embeddings."""
+    combination = answer.single(("w", target, rule))
     error, mean = combination.stderr, combination.value
-    tail = answer.partial.tallies[target].tail_index(answer.n)
+    of, number = (
+        (answer.partial.tallies, target) if rule.marginal is None else (answer.partial.marginal_tallies, rule.marginal)
+    )
+    tail = of[number].tail_index(answer.n)
     unsupported = answer.unsupported(target)
     return WeightFacts(answer.n, mean, (mean - 1) / error if error > 0 else None, tail, unsupported)
 
@@ -136,7 +142,8 @@ def ask(
     wanting = Wanting(log, targets, Learning(log, targets, r0), lambda: looked(log, targets, probe, r0))
     demands, skipped = demanded(wanting, estimators, asked)
     outcomes, paths = prepared(log, wanting, probe), tuple(wanting.learning.paths)
-    work, index = work_of(log, targets, outcomes, demands, segments, probe, paths, r0)
+    marginals = tuple(wanting.learning.marginals)
+    work, index = work_of(log, targets, outcomes, demands, segments, probe, paths, r0, marginals)
     work = replace(work, windows=windows)
     with one_thread() if paths else nullcontext():
         partial = reduced(run, work, log.tasks, log.workers, log.client)
@@ -147,7 +154,7 @@ def ask(
         warned.append(warning(log.logging.policy, len(log.columns.contexts or ())) + told)
     return Answer(
         log, tuple(policies), targets, outcomes, tuple(demands), index, work.rules, r0, partial, tuple(skipped),
-        dropped, tuple(warned), paths,
+        dropped, tuple(warned), paths, marginals,
     )  # fmt: skip
 
 
@@ -253,6 +260,7 @@ def work_of(
     probe: Piece,
     paths: tuple[Path, ...],
     r0: float,
+    marginals: tuple[Marginal, ...] = (),
 ) -> tuple[Work, dict[Key, int]]:
     """What every worker shall do, and the places of the features."""
     raw: list[Key] = [("w", t, Rule()) for t in range(len(targets))] if log.has_propensities else []
@@ -267,6 +275,7 @@ def work_of(
     pairs = tuple(dict.fromkeys((each.target, each.outcome) for each in plainly if each.outcome is not None))
     policies = [*targets, *((log.logging,) if log.logging is not None else ())]
     wanted = [*(each.contexts for each in policies), *(each.contexts for each in outcomes), bool(paths)]
+    wanted += [each.contexts for each in marginals]
     contexts = any(wanted) and bool(log.columns.contexts)
     if contexts:
         refuse_text_contexts(log.source, log.columns)
@@ -280,7 +289,7 @@ def work_of(
     work = Work(
         log.source.name, log.door(contexts=contexts, segments=segments), columns, log.csv_types, size,
         r0, targets, outcomes, keys, rules, pairs, most_top(log.rows), stretch, log.budget.most_clusters(len(keys)),
-        log.logging, paths,
+        log.logging, paths, marginals=marginals,
     )  # fmt: skip
     return work, {key: at for at, key in enumerate(keys)}
 

@@ -8,10 +8,11 @@ from collections.abc import Collection
 import numpy as np
 
 from cael._types import Floats
-from cael.diagnostics import Diagnostics, with_warnings, words
+from cael.diagnostics import Diagnostics, weighted_by, with_warnings, words
 from cael.errors import LogError, SupportError
 from cael.estimate import Estimate
 from cael.estimators.direct import MODEL_BIAS, NOT_TRAINED
+from cael.estimators.marginal import EMBEDDING_BIAS, NOT_CONVERGED
 from cael.judging import (
     BLOCKS,
     NO_FREQUENCIES,
@@ -25,7 +26,7 @@ from cael.judging import (
     off_by_means,
 )
 from cael.overlap import MOST_ACTIONS, ActionOverlap, Overlap
-from cael.streaming.asking import Answer, cluster_effect
+from cael.streaming.asking import Answer, cluster_effect, facts_of
 from cael.streaming.choosing import choice_estimate, path_estimate, slope_estimate
 from cael.streaming.demands import Demand
 from cael.streaming.partial import Stretch
@@ -62,6 +63,8 @@ def diagnostics_of(answer: Answer, demand: Demand) -> Diagnostics:
         said = (MODEL_BIAS, NOT_TRAINED) if fitted is False else (MODEL_BIAS,)
         unsupported = answer.unsupported(demand.target)
         return Diagnostics(n=n, unsupported_mass=unsupported, cross_fitted=fitted, warnings=said)
+    if demand.rule.marginal is not None:
+        return marginal_diagnostics(answer, demand, demand.rule, demand.rule.marginal)
     facts = answer.weight_facts[demand.target]
     place = answer.rules.index((demand.target, demand.rule))
     changed = answer.partial.changed[place]
@@ -79,6 +82,16 @@ def diagnostics_of(answer: Answer, demand: Demand) -> Diagnostics:
         cross_fitted=fitted,
     )
     return with_warnings(found, words(found, facts, changed.largest / (mean * n) if mean > 0 else None))
+
+
+def marginal_diagnostics(answer: Answer, demand: Demand, rule: Rule, number: int) -> Diagnostics:
+    """Of the weights of MIPS, as in memory."""
+    made = answer.marginals[number]
+    extra = (EMBEDDING_BIAS,) if made.converged else (EMBEDDING_BIAS, NOT_CONVERGED)
+    size = effective_size(answer, answer.index["w", demand.target, rule])
+    largest = answer.partial.marginal_tallies[number].largest
+    facts = facts_of(answer, demand.target, rule)
+    return weighted_by(size, largest, facts, cross_fitted=len(made.fitted) > 1 or None, extra=extra)
 
 
 def effective_size(answer: Answer, at: int) -> float:

@@ -10,12 +10,14 @@ from cael.embedding.auto import to_learn
 from cael.embedding.cael import CAEL
 from cael.embedding.settings import Growth
 from cael.errors import InputError, NeedsError
+from cael.estimators import MIPS
+from cael.log import LoggedData
 from cael.outcomes.base import OutcomeModel
-from cael.outcomes.sampled import Sampled
 from cael.problem import NEEDS
 from cael.propensity import FOLDS, estimated
 from cael.streaming.budget import LEARNING
 from cael.streaming.drawn import Drawn, Sample, draw, read_again
+from cael.streaming.marginal import Marginal, exact, fitted, refuse_rows
 from cael.streaming.outcomes import Modelled
 from cael.streaming.paths import MOST_TOP, Path
 from cael.streaming.pieces import refuse_text_contexts
@@ -43,12 +45,43 @@ class Learning:
     trained: dict[tuple[Growth, int, int], SparseRewards] = field(default_factory=dict)
     models: dict[tuple[OutcomeModel, int, int], Modelled] = field(default_factory=dict)
     places: dict[tuple[CAEL, int], int] = field(default_factory=dict)
+    marginals: list[Marginal] = field(default_factory=list)
+    posteriors: dict[MIPS, Marginal] = field(default_factory=dict)
 
     def missing(self, target: int) -> list[str]:
-        """What CAEL needs and this log and target do not have, in words."""
+        """What CAEL and MIPS need and this log and target do not have, in words."""
         found = [] if self.log.logging is not None else [NEEDS["logging"]]
-        found += [] if self.targets[target].complete else [NEEDS["probabilities"]]
-        return [*found, *to_learn(equal=False)]
+        return found + ([] if self.targets[target].complete else [NEEDS["probabilities"]])
+
+    def marginal(self, estimator: MIPS) -> int:
+        """The number of the weights of an estimator on one more target; the posterior is fitted once."""
+        if estimator not in self.posteriors:
+            self.posteriors[estimator] = self._posterior(estimator)
+        self.marginals.append(self.posteriors[estimator])
+        return len(self.marginals) - 1
+
+    def _posterior(self, estimator: MIPS) -> Marginal:
+        refuse_rows(estimator)
+        log = self.log
+        if estimator.posterior == "exact":
+            return exact(estimator, log.action_features, log.n_actions)
+        estimator.per_action(log.action_features, log.n_actions)
+        assert log.logging is not None
+        offset = estimator.offset
+        if offset:  # the logging policy of the sample is made of its columns
+            sample = sample_of(log, MODEL_ROWS, estimator.seed, more=log.logging.columns)[1]
+        else:
+            sample = self._sample(MODEL_ROWS, estimator.seed)[1]
+        if sample is None:
+            raise InputError("there are no rows to fit a posterior on: no whole cluster fits into the sample.")
+        rows = sample.log
+        if offset:
+            rows = LoggedData(
+                rows.contexts, rows.actions, rows.rewards, logging=sample.policy(log.logging, log),
+                n_actions=rows.n_actions, action_features=rows.action_features, copy=False,
+            )  # fmt: skip
+        split = split_of(sample, estimator.folds, estimator.seed) if estimator.folds >= 2 else []
+        return fitted(estimator, rows, split)
 
     def path(self, estimator: CAEL, target: int) -> int:
         """The number of the path of an estimator on a target; its networks are trained where that was not done."""
@@ -94,8 +127,6 @@ class Learning:
 
     def model(self, model: OutcomeModel, folds: int, seed: int) -> Modelled:
         """An outcome model that needs rows, trained on a sample of them."""
-        if isinstance(model, Sampled):
-            raise NeedsError(f"{model!r} draws actions by the number of a row, which a stream has not.")
         key = (model, folds, seed)
         if key not in self.models:
             sample = self._sample(MODEL_ROWS, seed)[1]
@@ -134,12 +165,14 @@ def columns_of(log: ScannedLog) -> tuple[str, ...]:
     return unique([roles.action, roles.reward, roles.propensity, roles.cluster, *(roles.contexts or ())])
 
 
-def sample_of(log: ScannedLog, rows: int, seed: int, training: int = LEARNING) -> tuple[Drawn, Sample | None]:
+def sample_of(
+    log: ScannedLog, rows: int, seed: int, training: int = LEARNING, more: tuple[str, ...] = ()
+) -> tuple[Drawn, Sample | None]:
     """What a pass found that drew at most so many rows, and no more than the budget holds; and the sample.
-    training: bytes that it will take."""
-    from cael.streaming.asking import checked, row_bytes
+    training: bytes that it will take. more: columns that are read besides."""
+    from cael.streaming.asking import checked, row_bytes, unique
 
-    columns = columns_of(log)
+    columns = unique([*columns_of(log), *more])
     refuse_text_contexts(log.source, log.columns)
     width = row_bytes(log.probe, columns) + 8 * (len(log.columns.contexts or ()) + 4)
     most = min(rows, log.budget.sample_rows(width, training))

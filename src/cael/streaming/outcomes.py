@@ -17,7 +17,7 @@ from cael.log import FEW, Batch, LoggedData
 from cael.outcomes.base import FittedOutcome, FixedOutcome
 from cael.outcomes.ridge import FOLDS, AdditiveOutcome, Ridge, Sums
 from cael.policy import Policy, probabilities, support
-from cael.streaming.keys import folds_of
+from cael.streaming.keys import folds_of, places_of
 from cael.streaming.pieces import Door, Piece, numbers_of
 from cael.streaming.reading import Task
 from cael.streaming.targets import chunks
@@ -140,7 +140,7 @@ class Modelled(Predictions):
 
     def terms(self, piece: Piece, policy: Policy, actions: Actions, file: int) -> tuple[Floats, Floats]:
         logged, value = np.empty(len(piece)), np.empty(len(piece))
-        whole = piece.batch(slice(0, len(piece)), len(actions), actions.features)
+        whole = placed(piece, actions, file)
         fold = folds_of(piece, file, len(self.models), self.seed)
         for number, model in enumerate(self.models):
             rows = np.flatnonzero(fold == number)
@@ -150,11 +150,18 @@ class Modelled(Predictions):
         return logged, value
 
 
+def placed(piece: Piece, actions: Actions, file: int) -> Batch:
+    """All rows, each with a number that is its own in all files."""
+    batch = piece.batch(slice(0, len(piece)), len(actions), actions.features)
+    return replace(batch, places=(file << 44) + places_of(piece))
+
+
 def rows_of(batch: Batch, rows: Ints) -> Batch:
     """Some rows of a batch that counts from 0."""
     return replace(
         batch, rows=rows, contexts=batch.contexts[rows], actions=batch.actions[rows], rewards=batch.rewards[rows],
         propensities=None if batch.propensities is None else batch.propensities[rows],
+        places=None if batch.places is None else batch.places[rows],
     )  # fmt: skip
 
 

@@ -57,7 +57,8 @@ class Partial:
     clusters: sums by cluster, None without clusters or after there were too many of them (crowded). segments: for
     each segment column, moments by label. flaws: by (column, what). low, high: range of the rewards. paths: of CAEL
     (none where no row was read). spans: where there are windows of time, by (file, row) of each task, its first and
-    last timestamp, None where they are not in order. firsts: the least timestamp of each window.
+    last timestamp, None where they are not in order. firsts: the least timestamp of each window. marginal_tallies: of
+    the weights of each `Marginal`.
     """
 
     read: dict[int, int]
@@ -78,6 +79,7 @@ class Partial:
     paths: tuple[PathSums, ...] = ()
     spans: dict[tuple[int, int], tuple[Any, Any] | None] = field(default_factory=dict)
     firsts: dict[int, Any] = field(default_factory=dict)
+    marginal_tallies: tuple[Tally, ...] = ()
 
     def merge(self, other: Partial) -> Partial:
         """Of the rows of both; the order of merging changes no more than the last digits."""
@@ -105,6 +107,9 @@ class Partial:
             paths=tuple(a.merge(b) for a, b in zip(self.paths, other.paths, strict=True))
             if self.paths and other.paths
             else self.paths or other.paths,
+            marginal_tallies=tuple(
+                a.merge(b) for a, b in zip(self.marginal_tallies, other.marginal_tallies, strict=True)
+            ),
             spans={**self.spans, **other.spans},
             firsts={
                 key: min(each.firsts[key] for each in (self, other) if key in each.firsts)

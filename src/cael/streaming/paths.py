@@ -16,8 +16,8 @@ from cael._types import Floats
 from cael.io.encode import Actions
 from cael.log import BATCH_BYTES
 from cael.policy import Policy
-from cael.streaming.keys import folds_of, places_of
-from cael.streaming.outcomes import rows_of
+from cael.streaming.keys import folds_of
+from cael.streaming.outcomes import placed, rows_of
 from cael.streaming.pieces import Piece
 from cael.weights import tail_of
 
@@ -120,17 +120,14 @@ class Path:
         n, count = len(piece), len(self.bandwidths)
         weights, f_logged, f_target = np.empty((count, n)), np.empty(n), np.empty(n)
         sums, pitches = np.zeros((len(SUMMED), count)), self.bandwidths * self.unit
-        fold, places = folds_of(piece, file, self.folds, self.seed), (file << 44) + places_of(piece)
-        whole = piece.batch(slice(0, n), len(actions), actions.features)
+        fold, whole = folds_of(piece, file, self.folds, self.seed), placed(piece, actions, file)
         size = max(1, BATCH_BYTES // (8 * TABLES * width_of(policy, whole.part(slice(0, 1)), self.drawn)))
         for number in range(self.folds):
             rows = np.flatnonzero(fold == number)
             for at in range(0, len(rows), size):
                 some = rows[at : at + size]
-                block = rows_of(whole, some)
-                found = block_path(
-                    cells_of(logging, policy, self.rewards, number, block, self.drawn, self.seed, places[some]), pitches
-                )
+                cells = cells_of(logging, policy, self.rewards, number, rows_of(whole, some), self.drawn, self.seed)
+                found = block_path(cells, pitches)
                 weights[:, some], f_logged[some], f_target[some] = found.weights, found.f_logged, found.f_target
                 sums += np.stack([getattr(found, name).sum(axis=1) for name in SUMMED])
         columns = columns_of(weights, f_logged, f_target, piece.rewards, self.form, self.r0)

@@ -19,19 +19,25 @@ SHIFT = 47
 MOST_TOP = 2**18
 """Enough of the largest weights for the tail index of seven billion rows."""
 
-RULES = ("raw", "clip", "switch", "shrink", "subgaussian")
+RULES = ("raw", "clip", "switch", "shrink", "subgaussian", "marginal")
 
 
 @final
 @dataclass(frozen=True, order=True)
 class Rule:
-    """How the weights of an estimator are made from w = pi / mu: a function of `cael.weights` and its setting."""
+    """How the weights of an estimator are made from w = pi / mu: a function of `cael.weights` and its setting; or
+    "marginal", from embeddings, and the setting is the number of a `Marginal`."""
 
     name: str = "raw"
     setting: float = 0.0
 
     def __post_init__(self) -> None:
         choose("rule", self.name, RULES)
+
+    @property
+    def marginal(self) -> int | None:
+        """The number of the `Marginal`, None for all others."""
+        return int(self.setting) if self.name == "marginal" else None
 
     def __call__(self, w: Floats) -> Floats:
         return w if self.name == "raw" else getattr(W, self.name)(w, self.setting)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias, final
 
-from cael.embedding.auto import Auto
+from cael.embedding.auto import Auto, to_learn
 from cael.embedding.cael import CAEL
 from cael.errors import CaelError, InputError, LogError, NeedsError
-from cael.estimators import SLOPE, Estimator, SubGaussianDR, SubGaussianIPS
+from cael.estimators import MIPS, SLOPE, Estimator, SubGaussianDR, SubGaussianIPS
 from cael.estimators.selection import Tuned
 from cael.outcomes.base import FixedOutcome, OutcomeModel
 from cael.outcomes.ridge import Ridge
@@ -20,6 +20,7 @@ from cael.streaming.learning import Learning
 from cael.streaming.outcomes import Pair, predictable
 from cael.streaming.pieces import refuse_text_contexts
 from cael.streaming.scanned import ScannedLog
+from cael.streaming.tally import Rule
 from cael.streaming.targets import Target
 from cael.weights import lambda_of
 
@@ -97,6 +98,8 @@ class Wanting:
         """What the estimator needs, if this log and this target have it."""
         if isinstance(estimator, CAEL):
             return self._path(estimator, target)
+        if isinstance(estimator, MIPS):
+            return self._marginal(estimator, target)
         if isinstance(estimator, Auto):
             return self._choice(estimator, target)
         if isinstance(estimator, SLOPE):
@@ -119,8 +122,15 @@ class Wanting:
             raise NeedsError(f"{estimator.name} chooses among choices, which needs the log in memory.")
         return SlopeDemand(estimator, target, plain, chooser.delta)
 
-    def _path(self, estimator: CAEL, target: int) -> PathDemand:
+    def _marginal(self, estimator: MIPS, target: int) -> Demand:
         missing = self.learning.missing(target)
+        if missing:
+            raise NeedsError(f"it needs {'; and '.join(missing)}.")
+        rule = Rule("marginal", float(self.learning.marginal(estimator)))
+        return Demand(estimator, target, "ratio" if estimator.self_normalised else "weighted", rule)
+
+    def _path(self, estimator: CAEL, target: int) -> PathDemand:
+        missing = [*self.learning.missing(target), *to_learn(equal=False)]
         if missing:
             raise NeedsError(f"it needs {'; and '.join(missing)}.")
         path = self.learning.path(estimator, target)

@@ -14,6 +14,7 @@ from cael.log import Batch
 from cael.policy import Policy, logged_probability
 from cael.streaming.demands import Key, features_of
 from cael.streaming.keys import folds_of, keys_of
+from cael.streaming.marginal import Marginal
 from cael.streaming.moments import (
     BUCKETS,
     Clusters,
@@ -48,7 +49,7 @@ class Work:
     name: of the log. columns: those to read. size: rows of a batch. r0: taken off the rewards. keys: the features.
     rules: (target, rule) pairs. pairs: (target, outcome) pairs. top: largest weights to keep. stretch: rows of a
     stretch. most_clusters: beyond it, clusters are summed into buckets only. logging: the logging policy, where it is
-    known. paths: of CAEL. windows: of time, which are one more segment column.
+    known. paths: of CAEL. windows: of time, which are one more segment column. marginals: of MIPS, by their numbers.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Work:
     logging: Target | None = None
     paths: tuple[Path, ...] = ()
     windows: Windows | None = None
+    marginals: tuple[Marginal, ...] = ()
 
 
 def run(work: Work, task: Task) -> Partial:
@@ -125,6 +127,7 @@ class Summing:
         self.actions = ActionSums(np.zeros(k), np.zeros(k), np.zeros(k))
         self.masses = [np.zeros(k) for _ in work.targets]
         self.tallies = [Tallying(work.top) for _ in work.targets]
+        self.marginal_tallies = [Tallying(work.top) for _ in work.marginals]
         self.changed = [Changed() for _ in work.rules]
         self.segments: list[dict[str, Moments]] = [{} for _ in work.door.segments]
         if work.windows is not None:
@@ -157,6 +160,7 @@ class Summing:
         np.subtract(piece.rewards, work.r0, out=rows[("r",)])
         policies = [target.on(piece, actions, keys) for target in work.targets]
         self._weights(piece, policies, rows)
+        self._marginals(piece, policies, logging, rows)
         predicted = {(t, o): work.outcomes[o].terms(piece, policies[t], actions, number) for t, o in work.pairs}
         features_of(rows, piece.rewards, predicted, lambda count, seed: folds_of(piece, number, count, seed))
         found = fill(rows, work.paths, piece, policies, logging, actions, number, predicted)
@@ -192,11 +196,22 @@ class Summing:
             p = parts[0] if len(parts) == 1 else np.concatenate(parts)
             tally.add(np.divide(p, piece.propensities, out=rows["w", t, Rule()]))
         for place, (t, rule) in enumerate(work.rules):
-            if rule != Rule():
+            if rule != Rule() and rule.marginal is None:
                 raw, w = rows["w", t, Rule()], rows["w", t, rule]
                 w[:] = rule(raw)
                 found = Changed(float(w.max()), int(np.count_nonzero(w != raw)))
                 self.changed[place] = self.changed[place].merge(found)
+
+    def _marginals(self, piece: Piece, policies: list[Policy], logging: Policy | None, rows: dict[Key, Floats]) -> None:
+        for t, rule in self.work.rules:
+            if rule.marginal is None:
+                continue
+            assert logging is not None
+            w = rows["w", t, rule]
+            w[:] = self.work.marginals[rule.marginal].of(
+                piece, policies[t], logging, self.work.door.actions, self.task.number
+            )
+            self.marginal_tallies[rule.marginal].add(w)
 
     def _batch(self, piece: Piece, part: slice, target: Target) -> Batch:
         """A function of contexts is told the numbers of the rows in the file, for its messages."""
@@ -264,8 +279,13 @@ class Summing:
         if clusters is None and self.work.door.roles.cluster is not None and not self.crowded:
             clusters = Clusters(np.empty(0, np.uint64), np.empty(0), np.empty((0, len(self.work.keys))))
         tallies = tuple(each.done() for each in self.tallies)
+        marginal = tuple(each.done() for each in self.marginal_tallies)
         changed = [
-            Changed(tallies[t].largest) if rule == Rule() else found
+            Changed(tallies[t].largest)
+            if rule == Rule()
+            else found
+            if rule.marginal is None
+            else Changed(marginal[rule.marginal].largest)
             for (t, rule), found in zip(self.work.rules, self.changed, strict=True)
         ]
         moments = empty(len(self.work.keys))
@@ -274,6 +294,7 @@ class Summing:
         return Partial(
             read={self.task.number: self.read}, rows=self.rows, moments=moments, stretches=tuple(self.stretches),
             actions=self.actions, masses=tuple(self.masses), tallies=tallies, changed=tuple(changed),
+            marginal_tallies=marginal,
             clusters=clusters, crowded=self.crowded, segments=tuple(self.segments), flaws=self.flaws, low=self.low,
             high=self.high, most_clusters=self.work.most_clusters, paths=self.paths,
             spans={} if self.times.span is None
