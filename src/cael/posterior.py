@@ -163,7 +163,7 @@ def fit_softmax(log: LoggedData, features: Features, *, C: float, offset: bool, 
     if len(classes) < 2:
         raise InputError("a posterior over actions needs at least two different logged actions.")
     fun = _Likelihood(log, features, np.searchsorted(classes, log.actions), len(classes), C, offset)
-    options = {"maxiter": max_iter, "gtol": GRADIENT_TOLERANCE, "ftol": 1e-11, "maxcor": 10}
+    options = {"maxiter": max_iter, "gtol": GRADIENT_TOLERANCE, "ftol": 1e-11, "maxcor": 5}
     # The cores work on groups of blocks; BLAS threads on top would spin.
     with threadpool_limits(1, user_api="blas"), _pool(len(fun.groups)) as fun.map:
         found = minimize(fun, np.zeros(fun.shape[0] * fun.shape[1]), jac=True, method="L-BFGS-B", options=options)

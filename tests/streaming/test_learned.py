@@ -54,7 +54,9 @@ def same(streamed, kept):
 def exactly(monkeypatch):
     """Networks that predict with 64 bits, which do not depend on the blocks that rows are in."""
     trained = models.sparse_rewards
-    monkeypatch.setattr(models, "sparse_rewards", lambda *given: [each.double() for each in trained(*given)])
+    monkeypatch.setattr(
+        models, "sparse_rewards", lambda *given, **more: [each.double() for each in trained(*given, **more)]
+    )
 
 
 def twins(tmp_path, monkeypatch, *, cuts, group, batch, clusters=None, n=500, workers=1, columns=None):

@@ -150,12 +150,12 @@ class Batches:
             lengths, trials = (torch.as_tensor(each, device=self.rows.device) for each in (self.lengths[short], short))
             self.order[trials] = self.stream.shuffled_together(self.rows[trials], lengths, trials)
             self.at[short] = 0
-        first, apart = int(self.at[0]), bool((self.at != self.at[0]).any())
-        places = self.at[:, None] + np.arange(self.size)
+        at = self.at.copy()
         self.at += self.size
-        if not apart:
-            return self.order[:, first : first + self.size]
-        return torch.gather(self.order, 1, torch.as_tensor(places, device=self.order.device))
+        if (at == at[0]).all():
+            return self.order[:, int(at[0]) : int(at[0]) + self.size]
+        places = torch.as_tensor(at[:, None] + np.arange(self.size), device=self.order.device)
+        return torch.gather(self.order, 1, places)
 
 
 def padded(rows: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
