@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -151,7 +152,9 @@ def results(tasks: list[trial.Task], where: Where) -> Iterator[list[dict[str, An
     if not tasks:
         return
     calls = [delayed(trial.run)(task) for task in tasks]
-    with _cluster(where) as jobs:
+    with _cluster(where) as jobs, warnings.catch_warnings():
+        # Workers are replaced when they have grown, as those do that load torch after their first task.
+        warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given", category=UserWarning)
         yield from Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch="4*n_jobs")(calls)
 
 
