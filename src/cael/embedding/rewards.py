@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -16,9 +16,9 @@ import torch
 from cael._types import Array, Floats, Ints
 from cael.embedding import sparse
 from cael.embedding.build import rows_at_once
-from cael.embedding.inputs import ActionInputs, action_inputs_of
+from cael.embedding.growing import Choice, Growing, Grown, Member
 from cael.embedding.settings import Growth
-from cael.embedding.training import TrialData, check_alike, one_thread, pick_device
+from cael.embedding.training import check_alike, one_thread, pick_device
 from cael.errors import InputError
 from cael.log import BATCH_BYTES, Batch, LoggedData
 from cael.outcomes.base import FittedOutcome
@@ -28,20 +28,6 @@ JOINS = 2.0
 """Standard errors by which the ridge model's coefficient must be above 0."""
 SAME = 1e-9
 """The ridge model says what the networks say where it has less than this share of its variance beside them."""
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Member:
-    """One trained network: its weights, and its active inputs for all actions (k, c)."""
-
-    weights: sparse.Weights
-    table: torch.Tensor
-
-    @cached_property
-    def lifted(self) -> torch.Tensor:
-        """What each action adds to the first layer, (k, h)."""
-        return self.table @ self.weights["a"][0]
 
 
 @final
@@ -151,7 +137,8 @@ def sparse_rewards(
     logs: Sequence[LoggedData], settings: Growth, folds: int, seeds: Sequence[int],
     given: Sequence[Sequence[Array]] | None = None, ridges: Sequence[Callable[[], list[FittedOutcome]]] | None = None,
 ) -> list[SparseRewards]:  # fmt: skip
-    """Train the networks of all logs, penalties, folds and restarts at once; logs of one shape and the same actions.
+    """Train the networks of all logs, penalties and folds at once, then the restarts of what each log chose; logs of
+    one shape and the same actions.
 
     given: the folds of each log, where they are drawn already. ridges: for each log, a function that gives the ridge
     models of its folds, where others need them, too.
@@ -161,11 +148,11 @@ def sparse_rewards(
     own = (log.folds(folds, seed) for log, seed in zip(logs, seeds, strict=True)) if given is None else given
     whole, splits = logs, [list(each) for each in own]
     logs, inside = sampled(logs, splits, settings.rows, seeds)
-    training = _Training(whole, logs, inside, [_scaler(log) for log in logs], settings, seeds, device)
-    chosen, first = training.choose()
-    again = training.again(chosen)
+    growing = Growing(whole, logs, inside, [_scaler(log) for log in logs], settings, seeds, device)
+    chosen, first = growing.choose()
+    again = growing.again(chosen)
     found = [
-        _rewards(t, choice, first, again, split, training)
+        _rewards(t, choice, first, again, split, growing)
         for t, (choice, split) in enumerate(zip(chosen, splits, strict=True))
     ]
     fresh = [partial(Ridge().fit_without, *each) for each in zip(whole, splits, seeds, strict=True)]
@@ -258,133 +245,11 @@ def _scaler(log: LoggedData) -> tuple[Floats, Floats, float, float]:
     return x.mean(axis=0), scale, float(r.mean()), float(r.std())
 
 
-@final
-@dataclass(frozen=True)
-class _Choice:
-    """Of one log. losses: (rounds, penalties) that it chose from. at, penalty: numbers of the best of both."""
-
-    losses: Floats
-    at: int
-    penalty: int
-
-    @property
-    def learned(self) -> bool:
-        """Whether a network is better than the mean reward."""
-        return bool(self.losses.min() < 1)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class _Grown:
-    """Networks of all logs, `each` of a log: after every round, and the inputs that they could choose from."""
-
-    rounds: list[sparse.Round]
-    inputs: ActionInputs
-    each: int
-
-    def member(self, at: int, trial: int) -> Member:
-        found = self.rounds[at]
-        weights = {name: value[trial : trial + 1] for name, value in found.weights.items()}
-        return Member(weights, self.inputs.table(trial, found.active[trial]))
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class _Training:
-    """Logs, the folds inside them, and what to train: one network of each penalty and fold, by which round and penalty
-    are chosen, then the restarts of what was chosen."""
-
-    whole: Sequence[LoggedData]
-    logs: Sequence[LoggedData]
-    inside: Sequence[Sequence[Array]]
-    scalers: Sequence[Any]
-    settings: Growth
-    seeds: Sequence[int]
-    device: torch.device
-
-    def choose(self) -> tuple[list[_Choice], _Grown]:
-        """What the held-out folds say, of each log."""
-        shape = (len(self.logs), len(self.settings.penalties), len(self.inside[0]))
-
-        def judged(rounds: list[sparse.Round]) -> Floats:
-            """(rounds, logs, penalties) mean held-out loss."""
-            return np.stack([each.held_out.reshape(shape).mean(axis=2) for each in rounds])
-
-        def enough(rounds: list[sparse.Round]) -> list[int]:
-            """Of each log, the rounds after which it has gone `patience` of them without a better one; 0: not yet."""
-            best = judged(rounds).min(axis=2)
-            behind = np.arange(len(best)) - np.stack([best[: i + 1].argmin(axis=0) for i in range(len(best))]).T
-            return [next((i + 1 for i, gone in enumerate(own) if gone >= self.settings.patience), 0) for own in behind]
-
-        every = [self.settings.penalties] * len(self.logs)
-        first = self._grow(every, 1, 0x5BA25E, lambda some: all(enough(some)))
-        losses, chosen = judged(first.rounds), []
-        # Logs that are trained together go on until all have had enough; each chooses from the rounds it would have
-        # alone.
-        for t, stop in enumerate(enough(first.rounds)):
-            own = losses[: stop or None, t]
-            at, penalty = np.unravel_index(int(own.argmin()), own.shape)
-            chosen.append(_Choice(own, int(at), int(penalty)))
-        return chosen, first
-
-    def again(self, chosen: Sequence[_Choice]) -> _Grown | None:
-        """The restarts of what was chosen; None where there are none."""
-        if self.settings.restarts == 1 or not any(each.learned for each in chosen):
-            return None
-        last = max(each.at for each in chosen if each.learned)
-        penalties = [(self.settings.penalties[each.penalty],) for each in chosen]
-        return self._grow(penalties, self.settings.restarts - 1, 0x5BA25F, lambda rounds: len(rounds) > last)
-
-    def _grow(
-        self, penalties: Sequence[Sequence[float]], times: int, stream: int, done: Callable[[list[sparse.Round]], bool]
-    ) -> _Grown:
-        """Networks of the given penalties of each log, of all folds, so many times; on the trial axis in this order."""
-        each = len(penalties[0]) * len(self.inside[0]) * times
-        inputs = action_inputs_of(list(self.whole), each, self.device)
-        data, held_out, strengths = _trials(self.logs, self.inside, self.scalers, penalties, times, self.device)
-        states = (np.random.SeedSequence([seed, stream]).generate_state(each) for seed in self.seeds)
-        seeds = [int(state) for own in states for state in own]
-        return _Grown(sparse.grow(inputs, data, held_out, strengths, self.settings, seeds, done), inputs, each)
-
-
-def _trials(
-    logs: Sequence[LoggedData], splits: Sequence[Sequence[Array]], scalers: Sequence[Any],
-    wanted: Sequence[Sequence[float]], times: int, device: torch.device,
-) -> tuple[TrialData, list[torch.Tensor], torch.Tensor]:  # fmt: skip
-    """The trial axis (log, penalty, fold, restart): data, held-out rows, penalties. wanted: penalties of each log."""
-    x, a, r, rows, held_out, penalties = [], [], [], [], [], []
-    for log, split, own, (centre, scale, mean, spread) in zip(logs, splits, wanted, scalers, strict=True):
-        every = np.arange(len(log))
-        folds = [
-            (
-                torch.as_tensor(np.setdiff1d(every, fold), device=device),
-                torch.as_tensor(np.asarray(fold), device=device),
-            )
-            for fold in split
-        ]
-        count = len(own) * len(split) * times
-        one_x = torch.as_tensor((log.contexts - centre) / scale, dtype=torch.float32, device=device)
-        one_r = torch.as_tensor((log.rewards - mean) / spread, dtype=torch.float32, device=device)
-        one_a = torch.as_tensor(np.array(log.actions), dtype=torch.int64, device=device)
-        x.append(one_x[None].expand(count, -1, -1))
-        a.append(one_a[None].expand(count, -1))
-        r.append(one_r[None].expand(count, -1))
-        for penalty in own:
-            for train, held in folds:
-                for _ in range(times):
-                    rows.append(train)
-                    held_out.append(held)
-                    penalties.append(penalty / np.sqrt(len(train)))
-    join = (lambda parts: parts[0]) if len(logs) == 1 else torch.cat
-    data = TrialData(join(x), join(a), join(r), tuple(rows))
-    return data, held_out, torch.as_tensor(penalties, dtype=torch.float32, device=device)
-
-
 def _rewards(
-    t: int, choice: _Choice, first: _Grown, again: _Grown | None, split: Sequence[Array], training: _Training
+    t: int, choice: Choice, first: Grown, again: Grown | None, split: Sequence[Array], growing: Growing
 ) -> SparseRewards:
     """The networks of log t at the round and penalty with the least held-out loss; none if the mean is as good."""
-    folds, settings = len(split), training.settings
+    folds, settings = len(split), growing.settings
     members: list[tuple[Member, ...]] = [()] * folds
     if choice.learned:
         for fold in range(folds):
@@ -395,6 +260,6 @@ def _rewards(
             members[fold] = tuple(nets)
     inputs = first.rounds[choice.at].active.shape[1]
     found = SparseRewards(
-        tuple(split), tuple(members), choice.losses, settings.penalties[choice.penalty], inputs, *training.scalers[t]
+        tuple(split), tuple(members), choice.losses, settings.penalties[choice.penalty], inputs, *growing.scalers[t]
     )
-    return replace(found, rows=len(training.logs[t]))
+    return replace(found, rows=len(growing.logs[t]))

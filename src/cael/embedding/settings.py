@@ -77,7 +77,7 @@ class Growth:
 
     hidden: width of the two hidden layers. penalties: strengths of the group lasso to choose from, in units of
     1/sqrt(rows) (rewards and inputs have variance 1). steps: of Adam in each round. patience: stop after so many rounds
-    without a better held-out loss. restarts: networks of each kind, whose predictions are averaged. batch_size,
+    without a better held-out loss. restarts: networks of what is chosen, whose predictions are averaged. batch_size,
     learning_rate: of Adam. rows: a longer log trains on a random sample of so many rows, in whole clusters. device:
     "cpu", "cuda", or "auto". parallel: True shares the work of every batch among the processes that torchrun started;
     all of them must make the same call.
