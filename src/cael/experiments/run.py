@@ -155,7 +155,10 @@ def results(tasks: list[trial.Task], where: Where) -> Iterator[list[dict[str, An
     with _cluster(where) as jobs, warnings.catch_warnings():
         # Workers are replaced when they have grown, as those do that load torch after their first task.
         warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given", category=UserWarning)
-        yield from Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch="4*n_jobs")(calls)
+        # A worker that took several tasks at once could hold two that the GPU trains, while others have none.
+        batch: Any = 1 if any(task.device != "cpu" for task in tasks) else "auto"
+        pool = Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch="4*n_jobs", batch_size=batch)
+        yield from pool(calls)
 
 
 def mixed(tasks: list[trial.Task]) -> list[trial.Task]:
