@@ -20,6 +20,7 @@ from cael.log import Batch, LoggedData
 from cael.outcomes.ridge import Ridge
 from cael.policy import Policy, probabilities
 from cael.problem import NEEDS, Problem
+from cael.streaming.scanned import ScannedLog
 from cael.verdict import COLOURS, Check
 
 if TYPE_CHECKING:
@@ -153,8 +154,8 @@ class Calibration:
 
 
 def calibrate(
-    log: LoggedData,
-    policy: Policy | ArrayLike,
+    log: LoggedData | ScannedLog,
+    policy: Policy | ArrayLike | str,
     estimators: Sequence[Estimator] | None = None,
     *,
     repeats: int = 30,
@@ -172,11 +173,16 @@ def calibrate(
     repeating it would repeat the same error.
 
     estimators: the panel of `evaluate` if None. rows: of each planted log; by default all, but at most 20,000 and at
-    most 2,000,000 divided by the number of actions.
+    most 2,000,000 divided by the number of actions. log: in memory, or scanned (`cael.scan`), of which as many rows are
+    drawn in a pass.
     """
-    refuse_constant_rewards(log)
     inference.check_level(level)
     positive_int("repeats", repeats, least=2)
+    if isinstance(log, ScannedLog):
+        from cael.streaming.learning import sampled_problem
+
+        log, policy = sampled_problem(log, policy, _most(log.n_actions, rows), seed)
+    refuse_constant_rewards(log)
     problem = Problem(log, policy)
     if not problem.policy.complete:
         raise NeedsError(f"calibrate needs {NEEDS['probabilities']}.")
@@ -207,9 +213,13 @@ def _usable(problem: Problem, estimators: Sequence[Estimator]) -> tuple[Estimato
     return usable
 
 
+def _most(n_actions: int, rows: int | None) -> int:
+    return min(20_000, max(500, CELLS // n_actions)) if rows is None else positive_int("rows", rows, least=20)
+
+
 def _some_rows(log: LoggedData, rows: int | None, seed: int) -> LoggedData:
     """A random part of the log, of the size that planted logs shall have."""
-    limit = min(20_000, max(500, CELLS // log.n_actions)) if rows is None else positive_int("rows", rows, least=20)
+    limit = _most(log.n_actions, rows)
     if limit >= len(log):
         return log
     return log.take(np.sort(np.random.default_rng(seed).permutation(len(log))[:limit]))

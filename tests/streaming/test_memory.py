@@ -170,11 +170,12 @@ def test_the_command_line_compares_in_a_stream(tmp_path, capsys, tight):
         assert a["lift_stderr"] == pytest.approx(b["lift_stderr"], rel=1e-9)
 
 
-def test_an_option_that_needs_the_log_in_memory_is_refused_in_a_stream(tmp_path, capsys, tight):
-    where = write(tmp_path / "log", table(100))
-    code, _, err = call(capsys, "evaluate", where, "--policy", "p", "--calibrate")
-    assert code == 1
-    assert "--calibrate needs the log in memory, and it is streamed, as it would take" in err
+def test_calibrate_on_the_command_line(tmp_path, capsys, tight):
+    where = write(tmp_path / "log", table(300), [70])
+    options = ("evaluate", where, "--policy", "dense:pi", "--calibrate", "--no-learn", "--format", "json")
+    told = json.loads(call(capsys, *options)[1])["calibration"]
+    assert told["n"] == 300
+    assert {"SNIPS", "SNDR"} <= {row["estimator"] for row in told["rows"]}
 
 
 def test_windows_on_the_command_line(tmp_path, capsys, tight):

@@ -16,9 +16,12 @@ from cael.cli.output import Facts, Format, about_reading, lines_about, save_repo
 
 if TYPE_CHECKING:
     from cael.auditing import Audit
+    from cael.calibration import Calibration
     from cael.evaluation import Evaluation
     from cael.io import LogTable
+    from cael.log import LoggedData
     from cael.policy import Policy
+    from cael.streaming.scanned import ScannedLog
 
 FEWEST_FOR_AUDIT = 20
 OK, UNTRUSTED, WORSE = 0, 3, 4
@@ -70,18 +73,20 @@ def evaluate(
         Write a report to this HTML file.
     """
     from cael import evaluate as call
+    from cael.io.specs import named
 
     settings = reading or Reading()
     writable(out)
     asked = estimators_of(estimators)
-    refused = {"--calibrate": calibrate}
-    scanned = streamed(log, columns, settings, large or Large(), [policy], refused)
+    scanned = streamed(log, columns, settings, large or Large(), [policy])
     audit = None
     table: LogTable | Facts
     if scanned is not None:
         found, more, table = streaming.evaluate(
             scanned, policy, asked, level=level, headline=headline, learn=learn, windows=windows, seed=settings.seed
         )
+        if calibrate:
+            more["calibration"] = _calibrated(scanned, named(policy)[1], asked, level, settings.seed)
     else:
         table = opened(log, columns, settings)
         ((name, chosen),) = policies_of(table, [policy]).items()
@@ -135,7 +140,6 @@ def _more(
     seed: int,
 ) -> dict[str, Any]:
     """Segments, time windows and calibration, where asked for."""
-    from cael import calibrate as calibrated
     from cael import segments
 
     found: dict[str, Any] = {}
@@ -146,11 +150,19 @@ def _more(
     if windows is not None:
         found["windows"] = segments(table.log, policy, windows=windows, level=level, seed=seed)
     if calibrate:
-        from cael.evaluation import panel
-
-        named = {each.name: each for each in (*panel(), *estimators)}
-        found["calibration"] = calibrated(table.log, policy, tuple(named.values()), level=level, seed=seed)
+        found["calibration"] = _calibrated(table.log, policy, estimators, level, seed)
     return found
+
+
+def _calibrated(
+    log: LoggedData | ScannedLog, policy: Policy | str, estimators: Sequence[Any], level: float, seed: int
+) -> Calibration:
+    """Of the usual panel, and what was asked for."""
+    from cael import calibrate
+    from cael.evaluation import panel
+
+    wanted = {each.name: each for each in (*panel(), *estimators)}
+    return calibrate(log, policy, tuple(wanted.values()), level=level, seed=seed)
 
 
 def compare(
@@ -191,7 +203,7 @@ def compare(
     settings = reading or Reading()
     writable(out)
     chosen = None if estimator is None else estimators_of([estimator])[0]
-    scanned = streamed(log, columns, settings, large or Large(), policy, {})
+    scanned = streamed(log, columns, settings, large or Large(), policy)
     table: LogTable | Facts
     if scanned is not None:
         found, table = streaming.compare(scanned, policy, chosen, level=level, seed=settings.seed)

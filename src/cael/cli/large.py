@@ -38,9 +38,9 @@ class Large:
 
 
 def streamed(
-    log: str, columns: Columns | None, reading: Reading, large: Large, policies: Sequence[str], refused: dict[str, bool]
+    log: str, columns: Columns | None, reading: Reading, large: Large, policies: Sequence[str]
 ) -> ScannedLog | None:
-    """The scanned log where it is to be streamed, else None. refused: options that need it in memory, if given."""
+    """The scanned log where it is to be streamed, else None."""
     from cael.errors import InputError
     from cael.streaming.budget import bytes_of, shown
 
@@ -54,9 +54,6 @@ def streamed(
     if not why and need <= budget:
         return None
     why = why or f"as it would take about {shown(need)} in memory and {shown(budget)} may be used (--memory)"
-    given = [name for name, wanted in refused.items() if wanted]
-    if given:
-        raise InputError(f"{given[0]} needs the log in memory, and it is streamed, {why}.")
     from cael import scan
 
     found = scan(

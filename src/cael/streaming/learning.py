@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 from cael._types import Ints
 from cael.embedding.auto import to_learn
@@ -13,6 +13,7 @@ from cael.errors import InputError, NeedsError
 from cael.estimators import MIPS
 from cael.log import LoggedData
 from cael.outcomes.base import OutcomeModel
+from cael.policy import Policy
 from cael.problem import NEEDS
 from cael.propensity import FOLDS, estimated
 from cael.streaming.budget import LEARNING
@@ -76,10 +77,7 @@ class Learning:
             raise InputError("there are no rows to fit a posterior on: no whole cluster fits into the sample.")
         rows = sample.log
         if offset:
-            rows = LoggedData(
-                rows.contexts, rows.actions, rows.rewards, logging=sample.policy(log.logging, log),
-                n_actions=rows.n_actions, action_features=rows.action_features, copy=False,
-            )  # fmt: skip
+            rows = _with_logging(log, sample)
         split = split_of(sample, estimator.folds, estimator.seed) if estimator.folds >= 2 else []
         return fitted(estimator, rows, split)
 
@@ -155,6 +153,29 @@ class Learning:
                 [sample.log], estimator.growth, estimator.folds, [estimator.seed], [split]
             )[0]
         return self.trained[key]
+
+
+def sampled_problem(log: ScannedLog, policy: Any, rows: int, seed: int) -> tuple[LoggedData, Policy]:
+    """At most so many rows, drawn at random in whole clusters, as a log in memory with its policies, and the target."""
+    from cael.streaming.asking import refuse_functions
+
+    target = log.target(policy)
+    refuse_functions(log, [target])
+    more = target.columns if log.logging is None else (*target.columns, *log.logging.columns)
+    sample = sample_of(log, rows, seed, training=0, more=more)[1]
+    if sample is None:
+        raise InputError("there are too few rows: no whole cluster fits into the sample.")
+    return _with_logging(log, sample), sample.policy(target, log)
+
+
+def _with_logging(log: ScannedLog, sample: Sample) -> LoggedData:
+    """The rows of a sample with what is known of the logging policy, for which its columns must have been read."""
+    rows = sample.log
+    return LoggedData(
+        rows.contexts, rows.actions, rows.rewards, propensities=sample.piece.propensities,
+        logging=None if log.logging is None else sample.policy(log.logging, log), n_actions=rows.n_actions,
+        action_features=rows.action_features, clusters=rows.clusters, copy=False,
+    )  # fmt: skip
 
 
 def columns_of(log: ScannedLog) -> tuple[str, ...]:
