@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import cael
-from cael.embedding import rewards, sparse
+from cael.embedding import paths, rewards, sparse
 from cael.embedding.graphs import Replayed
 from cael.embedding.paths import BlockPath, block_path, cells_of
 from cael.worlds import PaperWorld
@@ -51,7 +51,10 @@ def test_networks_learn_what_they_learn_on_the_cpu():
 
 
 @pytest.mark.parametrize("candidates", ["all", 8])
-def test_cael_says_what_it_says_on_the_cpu(candidates):
+@pytest.mark.parametrize("least", [0, 2**21])
+def test_cael_says_what_it_says_on_the_cpu(candidates, least, monkeypatch):
+    """least: cells from which on the weights are made on the device, too."""
+    monkeypatch.setattr(paths, "DEVICE_CELLS", least)
     log = logs(1)[0]
     here, there = (
         cael.CAEL(growth=replace(SHORT, device=device), candidates=candidates).estimate(log, WORLD.target)

@@ -82,18 +82,20 @@ def evaluate(
     audit = None
     table: LogTable | Facts
     if scanned is not None:
+        judged: tuple[Any, Any] = scanned, named(policy)[1]
         found, more, table = streaming.evaluate(
             scanned, policy, asked, level=level, headline=headline, learn=learn, windows=windows, seed=settings.seed
         )
-        if calibrate:
-            more["calibration"] = _calibrated(scanned, named(policy)[1], asked, level, settings.seed)
     else:
         table = opened(log, columns, settings)
         ((name, chosen),) = policies_of(table, [policy]).items()
+        judged = table.log, chosen
         found = call(table.log, chosen, asked, level=level, headline=headline, learn=None if learn else False)
         found = replace(found, policy=name)
-        more = _more(table, chosen, windows, calibrate, asked, level, settings.seed)
+        more = _more(table, chosen, windows, level, settings.seed)
         audit = _audited(table) if out is not None else None
+    if calibrate:
+        more["calibration"] = _calibrated(*judged, asked, level, settings.seed)
     labels = names_of(table)
     if found.overlap is not None and labels is not None:
         found = replace(found, overlap=found.overlap.labelled(labels))
@@ -130,16 +132,8 @@ def _audited(table: LogTable) -> Audit | None:
     return audit(table.log, names=names_of(table)) if len(table.log) >= FEWEST_FOR_AUDIT else None
 
 
-def _more(
-    table: LogTable,
-    policy: Policy,
-    windows: int | None,
-    calibrate: bool,
-    estimators: Sequence[Any],
-    level: float,
-    seed: int,
-) -> dict[str, Any]:
-    """Segments, time windows and calibration, where asked for."""
+def _more(table: LogTable, policy: Policy, windows: int | None, level: float, seed: int) -> dict[str, Any]:
+    """Segments and time windows, where asked for."""
     from cael import segments
 
     found: dict[str, Any] = {}
@@ -149,8 +143,6 @@ def _more(
         }
     if windows is not None:
         found["windows"] = segments(table.log, policy, windows=windows, level=level, seed=seed)
-    if calibrate:
-        found["calibration"] = _calibrated(table.log, policy, estimators, level, seed)
     return found
 
 

@@ -56,7 +56,7 @@ class Stream:
         """(T, *shape) bool, each False with probability `rate`, to 16 bits: a random number serves four of them."""
         count = int(torch.Size(shape).numel())
         parts = self.bits(-(-count // 4)).view(torch.int16)[:, :count]
-        return (parts >= round(rate * 2**16) - 2**15).reshape(self.trials, *shape)
+        return (parts >= min(round(rate * 2**16), 2**16 - 1) - 2**15).reshape(self.trials, *shape)
 
     def shuffled(self, rows: Tensor, trial: int) -> Tensor:
         """One trial's rows in random order."""

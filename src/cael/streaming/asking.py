@@ -139,11 +139,11 @@ def ask(
     targets = tuple(log.target(given) for given in policies.values())
     refuse_functions(log, targets)
     r0 = float(probe.rewards.mean()) if len(probe) else 0.0
-    wanting = Wanting(log, targets, Learning(log, targets, r0), lambda: looked(log, targets, probe, r0))
+    wanting = Wanting(log, targets, Learning(log, targets, r0), lambda: looked(Learning(log, targets, r0), probe))
     demands, skipped = demanded(wanting, estimators, asked)
     outcomes, paths = prepared(log, wanting, probe), tuple(wanting.learning.paths)
     marginals = tuple(wanting.learning.marginals)
-    work, index = work_of(log, targets, outcomes, demands, segments, probe, paths, r0, marginals)
+    work, index = work_of(wanting.learning, outcomes, demands, segments, probe)
     work = replace(work, windows=windows)
     with one_thread() if paths else nullcontext():
         partial = reduced(run, work, log.tasks, log.workers, log.client)
@@ -188,9 +188,13 @@ def demanded(
     return demands, skipped
 
 
-def looked(log: ScannedLog, targets: tuple[Target, ...], probe: Piece, r0: float) -> list[tuple[int, float, float]]:
-    """A pass that looks at the weights alone: rows, largest weight, mean squared weight of each target."""
-    work, index = work_of(log, targets, (), [], (), probe, (), r0)
+def looked(nothing: Learning, probe: Piece) -> list[tuple[int, float, float]]:
+    """A pass that looks at the weights alone: rows, largest weight, mean squared weight of each target.
+
+    nothing: was learned on this log for it.
+    """
+    log, targets = nothing.log, nothing.targets
+    work, index = work_of(nothing, (), [], (), probe)
     partial = reduced(run, work, log.tasks, log.workers, log.client)
     checked(log, partial)
     found = []
@@ -252,17 +256,15 @@ def contexts_of(log: ScannedLog, probe: Piece) -> Floats:
 
 
 def work_of(
-    log: ScannedLog,
-    targets: tuple[Target, ...],
+    learning: Learning,
     outcomes: tuple[Predictions, ...],
     demands: list[Wanted],
     segments: tuple[str, ...],
     probe: Piece,
-    paths: tuple[Path, ...],
-    r0: float,
-    marginals: tuple[Marginal, ...] = (),
 ) -> tuple[Work, dict[Key, int]]:
     """What every worker shall do, and the places of the features."""
+    log, targets = learning.log, learning.targets
+    paths, marginals = tuple(learning.paths), tuple(learning.marginals)
     raw: list[Key] = [("w", t, Rule()) for t in range(len(targets))] if log.has_propensities else []
     known = [t for t, each in enumerate(targets) if each.complete and log.logging is not None]
     raw += [(kind, t) for t in known for kind in ("lost", "second")]
@@ -288,8 +290,8 @@ def work_of(
     stretch = CSV_STRETCH if log.rows is None else max(1, log.rows // STRETCHES)
     work = Work(
         log.source.name, log.door(contexts=contexts, segments=segments), columns, log.csv_types, size,
-        r0, targets, outcomes, keys, rules, pairs, most_top(log.rows), stretch, log.budget.most_clusters(len(keys)),
-        log.logging, paths, marginals=marginals,
+        learning.r0, targets, outcomes, keys, rules, pairs, most_top(log.rows), stretch,
+        log.budget.most_clusters(len(keys)), log.logging, paths, marginals=marginals,
     )  # fmt: skip
     return work, {key: at for at, key in enumerate(keys)}
 
