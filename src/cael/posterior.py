@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, final
 
 import numpy as np
@@ -104,12 +104,16 @@ class RowFeatures:
 @final
 @dataclass(frozen=True)
 class Tabled:
-    """z = contexts A + lines[code]: products are made once for all rows that share a line (m, p) of the table."""
+    """z = contexts A + lines[code]: products are made once for all rows that share a line (m, p) of the table.
+
+    adding: for each block of rows that was asked for, the matrix of zeros and ones that adds its rows up by line.
+    """
 
     contexts: Floats
     A: Floats
     lines: Floats
     code: Ints
+    adding: dict[int, Any] = field(default_factory=dict)
 
     def product(self, table: Floats) -> Callable[[slice], Floats]:
         weights, lifted = self.A @ table, self.lines @ table
@@ -119,11 +123,17 @@ class Tabled:
         return np.zeros((self.contexts.shape[1] + len(self.lines), c))
 
     def add(self, room: Floats, rows: slice, post: Floats) -> None:
-        d, code = self.contexts.shape[1], self.code[rows]
+        d = self.contexts.shape[1]
         room[:d] += self.contexts[rows].T @ post
-        order = np.argsort(code, kind="stable")
-        starts = np.flatnonzero(np.diff(code[order], prepend=-1))
-        room[d + code[order][starts]] += np.add.reduceat(post[order], starts)
+        if rows.start not in self.adding:
+            self.adding[rows.start] = self._adding(self.code[rows])
+        room[d:] += self.adding[rows.start] @ post
+
+    def _adding(self, code: Ints) -> Any:
+        from scipy.sparse import csr_array
+
+        every = np.arange(len(code))
+        return csr_array((np.ones(len(code)), (code, every)), shape=(len(self.lines), len(code)))
 
     def gathered(self, room: Floats) -> Floats:
         d = self.contexts.shape[1]

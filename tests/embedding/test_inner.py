@@ -213,3 +213,32 @@ def test_one_logged_action_is_refused(monkeypatch, final_bytes):
     log = log_with(z, np.zeros(20, dtype=int), np.full(4, 0.25))
     with pytest.raises(cael.InputError, match="two different"):
         fit_all_rows([z], [log], Objective(), 100, CPU)
+
+
+# --- the blocks of the Hessian
+
+
+@pytest.mark.parametrize(("inputs", "classes"), [(3, 9), (4, 5), (9, 3)])
+def test_blocks_are_weighted_sums_of_products_of_inputs(inputs, classes):
+    """With more classes than inputs, and with fewer."""
+    rng = np.random.default_rng(0)
+    z, a = batch(0, 60, classes, p=inputs)
+    a[:classes] = np.arange(classes)
+    head = head_for(torch.as_tensor(z)[None], classes)
+    fun = head.begin(torch.as_tensor(z)[None], torch.as_tensor(a)[None], None, head.table).fun
+    w = torch.as_tensor(rng.random((1, 60, classes)))
+    z1 = np.hstack([z, np.ones((60, 1))])
+    by_hand = np.einsum("bi,bj,bc->ijc", z1, z1, w[0].numpy()) * classes / (classes - 1) / 60
+    np.testing.assert_allclose(fun.blocks(w)[0].numpy(), by_hand, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("count", [2, 400])
+def test_blocks_are_solved_one_by_one_or_all_at_once(count):
+    """Few and many of them, against numpy."""
+    rng = np.random.default_rng(count)
+    roots = rng.normal(size=(2, count, 5, 5))
+    blocks = roots @ roots.transpose(0, 1, 3, 2) + 0.1 * np.eye(5)
+    right = rng.normal(size=(2, count, 5))
+    found = inner._solve(torch.as_tensor(blocks).permute(0, 2, 3, 1), torch.as_tensor(right).transpose(1, 2))
+    by_numpy = np.linalg.solve(blocks, right[..., None])[..., 0]
+    np.testing.assert_allclose(found.transpose(1, 2).numpy(), by_numpy, rtol=1e-7)

@@ -15,6 +15,8 @@ torch = pytest.importorskip("torch")
 
 from cael.embedding import build, rewards, sparse  # noqa: E402
 from cael.embedding.inputs import ActionInputs, action_inputs_of, standardised  # noqa: E402
+from cael.embedding.proximal import ProximalAdam  # noqa: E402
+from cael.embedding.reward_network import gradients, of_actions, predict, predict_all, start, with_one  # noqa: E402
 from cael.embedding.settings import Growth  # noqa: E402
 from cael.embedding.stream import Stream  # noqa: E402
 from cael.embedding.training import TrialData, gather_rows  # noqa: E402
@@ -137,8 +139,14 @@ def test_inputs_of_a_log_have_unit_variance_and_constant_features_are_left_out()
 
 
 def tables(x):
-    """Weights with one penalised table (1, d, h) and nothing else."""
-    return {"x": x}
+    """Weights of a first layer with inputs (1, d, h), which are penalised, and the bias (1, 1, h), which is not."""
+    return {"first": torch.cat([x, x.new_zeros(1, 1, x.shape[2])], dim=1)}
+
+
+def given(g, bias=0.0):
+    """The gradient of such a table, from that of the inputs (d, h)."""
+    bias = np.broadcast_to(bias, (1, g.shape[1]))
+    return [torch.as_tensor(np.concatenate([g, bias]))[None]]
 
 
 def pace(t, rate=1e-3):
@@ -151,15 +159,14 @@ def test_an_input_stays_at_0_if_and_only_if_its_averaged_gradient_is_below_the_p
     """From 0, with gradients that change from step to step; their bias-corrected average is what counts."""
     rng = np.random.default_rng(0)
     mean = np.array([3.0, 4.0]) / 5 * size
-    p = tables(torch.zeros(1, 1, 2))
-    optimiser = sparse.ProximalAdam(p, torch.tensor([1.0]))
+    optimiser = ProximalAdam(tables(torch.zeros(1, 1, 2, dtype=torch.float64)), torch.tensor([1.0]))
     average = np.zeros(2)
     for t in range(1, 60):
         g = mean + 0.05 * rng.normal(size=2)
         average = 0.9 * average + 0.1 * g
-        optimiser.step(p, [torch.as_tensor(g, dtype=torch.float32).reshape(1, 1, 2)], pace(t))
+        optimiser.step(given(g[None]), pace(t))
         below = np.linalg.norm(average / (1 - 0.9**t)) < 1.0
-        assert bool((p["x"] == 0).all()) == below
+        assert bool((optimiser.p["first"][:, :1] == 0).all()) == below
         if not below:
             break
     assert below == (size < 1)
@@ -167,8 +174,7 @@ def test_an_input_stays_at_0_if_and_only_if_its_averaged_gradient_is_below_the_p
 
 def test_without_a_penalty_a_step_is_adam_with_one_scale_per_input():
     rng = np.random.default_rng(0)
-    p = {"x": torch.zeros(1, 2, 3), "b1": torch.zeros(1, 3)}
-    optimiser = sparse.ProximalAdam(p, torch.zeros(1))
+    optimiser = ProximalAdam(tables(torch.zeros(1, 2, 3, dtype=torch.float64)), torch.zeros(1))
     m, v, slow = np.zeros((2, 3)), np.zeros(2), np.zeros((2, 3))
     bias_m, bias_v, bias = np.zeros(3), np.zeros(3), np.zeros(3)
     for t in range(1, 20):
@@ -177,10 +183,29 @@ def test_without_a_penalty_a_step_is_adam_with_one_scale_per_input():
         slow -= 0.01 * m / (1 - 0.9**t) / (np.sqrt(v / (1 - 0.99**t))[:, None] + 1e-8)
         bias_m, bias_v = 0.9 * bias_m + 0.1 * g_bias, 0.99 * bias_v + 0.01 * g_bias**2
         bias -= 0.01 * bias_m / (1 - 0.9**t) / (np.sqrt(bias_v / (1 - 0.99**t)) + 1e-8)
-        both = [torch.as_tensor(each, dtype=torch.float32)[None] for each in (g, g_bias)]
-        optimiser.step(p, both, pace(t, 0.01))
-    np.testing.assert_allclose(p["x"][0].numpy(), slow, rtol=1e-3, atol=1e-6)
-    np.testing.assert_allclose(p["b1"][0].numpy(), bias, rtol=1e-3, atol=1e-6)
+        optimiser.step(given(g, g_bias), pace(t, 0.01))
+    np.testing.assert_allclose(optimiser.p["first"][0, :2].numpy(), slow, rtol=1e-9)
+    np.testing.assert_allclose(optimiser.p["first"][0, 2].numpy(), bias, rtol=1e-9)
+
+
+def test_room_for_more_inputs_changes_nothing_else():
+    rng = np.random.default_rng(0)
+    start = {"first": torch.as_tensor(rng.normal(size=(2, 4, 3))), "w2": torch.as_tensor(rng.normal(size=(2, 3, 3)))}
+    optimiser, same = (ProximalAdam(start, torch.tensor([0.1, 0.2])) for _ in range(2))
+    late = [0, 1, 4, 5]  # where the old inputs and the bias are afterwards
+    for t in range(1, 9):
+        g, g2 = torch.as_tensor(rng.normal(size=(2, 6, 3))), torch.as_tensor(rng.normal(size=(2, 3, 3)))
+        same.step([g[:, late], g2], pace(t))
+        if t < 4:
+            optimiser.step([g[:, late], g2], pace(t))
+            continue
+        if t == 4:
+            optimiser.grow(2, 2)
+            assert bool((optimiser.p["first"][:, 2:4] == 0).all())
+        optimiser.step([g, g2], pace(t))
+    torch.testing.assert_close(optimiser.p["first"][:, late], same.p["first"], rtol=1e-12, atol=0)
+    torch.testing.assert_close(optimiser.p["w2"], same.p["w2"], rtol=1e-12, atol=0)
+    assert bool((optimiser.p["first"][:, 2:4] != 0).any())
 
 
 def test_it_solves_a_group_lasso_whose_optimum_is_known():
@@ -193,14 +218,29 @@ def test_it_solves_a_group_lasso_whose_optimum_is_known():
     norms = np.linalg.norm(plain, axis=1, keepdims=True)
     optimum = plain * np.maximum(1 - penalty / norms, 0)
     assert 0 < (norms < penalty).sum() < d
-    p = tables(torch.zeros(1, d, h, dtype=torch.float64))
-    optimiser = sparse.ProximalAdam(p, torch.tensor([penalty], dtype=torch.float64))
+    optimiser = ProximalAdam(tables(torch.zeros(1, d, h, dtype=torch.float64)), torch.tensor([penalty]))
     x, y = torch.as_tensor(x), torch.as_tensor(y)
     for i in range(3000):
-        gradient = x.T @ (x @ p["x"][0] - y) / n
-        optimiser.step(p, [gradient[None]], pace(i + 1, 0.02 / (1 + i / 50)))
-    np.testing.assert_allclose(p["x"][0].numpy(), optimum, atol=2e-3)
-    np.testing.assert_array_equal((p["x"][0] == 0).all(dim=1).numpy(), norms[:, 0] < penalty)
+        gradient = x.T @ (x @ optimiser.p["first"][0, :d] - y) / n
+        optimiser.step(given(gradient.numpy()), pace(i + 1, 0.02 / (1 + i / 50)))
+    found = optimiser.p["first"][0, :d]
+    np.testing.assert_allclose(found.numpy(), optimum, atol=2e-3)
+    np.testing.assert_array_equal((found == 0).all(dim=1).numpy(), norms[:, 0] < penalty)
+
+
+@pytest.mark.parametrize(("contexts", "active"), [(3, 4), (3, 0), (0, 2), (0, 0)])
+def test_the_gradient_by_hand_is_that_of_autograd(contexts, active):
+    """Of the squared error, for every table."""
+    rng = np.random.default_rng(contexts + 10 * active)
+    p = {name: value.double() for name, value in start(Stream([1, 2], CPU), contexts, 8).items()}
+    p["first"] = torch.cat([torch.as_tensor(rng.normal(size=(2, active, 8))), p["first"]], dim=1)
+    p = {name: (value + torch.as_tensor(0.1 * rng.normal(size=value.shape))) for name, value in p.items()}
+    x, values, r = (torch.as_tensor(rng.normal(size=(2, 17, *more))) for more in ((contexts,), (active,), ()))
+    found = gradients(p, torch.cat([values, with_one(x)], dim=-1), r, 20)
+    leaves = {name: value.clone().requires_grad_() for name, value in p.items()}
+    loss = ((predict(leaves, x, values) - r) ** 2).sum() / 20
+    for mine, other in zip(found, torch.autograd.grad(loss, list(leaves.values())), strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-10, atol=1e-12)
 
 
 # --- growth
@@ -222,16 +262,21 @@ def relevant_log(place, features=12, k=40, n=400, seed=0):
     return cael.LoggedData(rng.random((n, 2)), a, rewards, logging=cael.Uniform(k), action_features=table)
 
 
+def with_actions(p, table):
+    """The weights of a network without action inputs, with these (T, c, h)."""
+    return {**p, "first": torch.cat([table, p["first"]], dim=1)}
+
+
 @pytest.mark.parametrize("place", [0, 5, 11])
 def test_the_strongest_input_is_the_only_relevant_one(place):
     log = relevant_log(place)
     data, inputs = trial_data(log), action_inputs_of([log], 1, CPU)
-    p = sparse.start(Stream([0], CPU), 2, 8)
+    p = start(Stream([0], CPU), 2, 8)
     none = torch.zeros(1, 0, dtype=torch.int64)
     found = sparse._strongest(p, inputs, data, sparse.padded(data.rows), none, 3)
     assert int(found[0, 0]) == place
     again = sparse._strongest(
-        {**p, "a": torch.zeros(1, 1, 8)}, inputs, data, sparse.padded(data.rows), found[:, :1], inputs.count - 1
+        with_actions(p, torch.zeros(1, 1, 8)), inputs, data, sparse.padded(data.rows), found[:, :1], inputs.count - 1
     )
     assert sorted([place, *again[0].tolist()]) == list(range(inputs.count))  # an active input does not join again
 
@@ -241,27 +286,28 @@ def test_the_gradient_that_ranks_inputs_is_that_of_the_loss():
     log = relevant_log(3, features=4, k=6, n=1500)
     rows = [torch.arange(1500), torch.arange(100, 1300)]
     data, inputs = trial_data(log, 2, rows), action_inputs_of([log], 2, CPU)
-    p = sparse.start(Stream([0, 1], CPU), 2, 8)
+    p = start(Stream([0, 1], CPU), 2, 8)
     none = torch.zeros(2, 0, dtype=torch.int64)
     found = sparse._strongest(p, inputs, data, sparse.padded(rows), none, inputs.count)
     for t, some in enumerate(rows):
         one = {name: value[t : t + 1] for name, value in p.items()}
-        one["a"] = torch.zeros(1, inputs.count, 8, requires_grad=True)
+        every = torch.zeros(1, inputs.count, 8, requires_grad=True)
+        one = with_actions(one, every)
         values = inputs.table(t, torch.arange(inputs.count))[data.a[t, some]][None]
-        loss = ((sparse.predict(one, data.x[t : t + 1, some], values) - data.r[t : t + 1, some]) ** 2).mean()
-        norms = torch.autograd.grad(loss, one["a"])[0][0].norm(dim=1)
+        loss = ((predict(one, data.x[t : t + 1, some], values) - data.r[t : t + 1, some]) ** 2).mean()
+        norms = torch.autograd.grad(loss, every)[0][0].norm(dim=1)
         assert found[t].tolist() == norms.argsort(descending=True).tolist()
 
 
 def test_predictions_of_all_actions_are_those_one_by_one():
     inputs = inputs_of("both", trials=1)
     active = torch.tensor([[1, 4, 6]])
-    p = sparse.start(Stream([3], CPU), 2, 8)
-    p["a"] = torch.as_tensor(np.random.default_rng(0).normal(size=(1, 3, 8)), dtype=torch.float32)
+    p = start(Stream([3], CPU), 2, 8)
+    p = with_actions(p, torch.as_tensor(np.random.default_rng(0).normal(size=(1, 3, 8)), dtype=torch.float32))
     x = torch.as_tensor(np.random.default_rng(1).normal(size=(4, 2)), dtype=torch.float32)
-    every = sparse.predict_all(p, x, inputs.table(0, active[0]) @ p["a"][0])
+    every = predict_all(p, x, inputs.table(0, active[0]) @ of_actions(p)[0])
     for i, a in np.ndindex(4, 5):
-        one = sparse.predict(p, x[None, i : i + 1], inputs.values(torch.tensor([[a]]), active))
+        one = predict(p, x[None, i : i + 1], inputs.values(torch.tensor([[a]]), active))
         assert float(every[i, a]) == pytest.approx(float(one), abs=1e-5)
 
 
@@ -286,7 +332,7 @@ def test_inputs_that_joined_stay_and_each_joins_once():
     assert [each.active.shape[1] for each in found] == [0, 1, 2, 4, 8, 11]  # 3 features and 8 actions
     for before, after in itertools.pairwise(found):
         assert torch.equal(after.active[:, : before.active.shape[1]], before.active)
-        assert after.weights["a"].shape[1] == after.active.shape[1]
+        assert of_actions(after.weights).shape[1] == after.active.shape[1]
     assert sorted(found[-1].active[0].tolist()) == list(range(11))
 
 
@@ -306,9 +352,10 @@ def test_rates_fall_to_a_twentieth():
 
 def test_a_strong_penalty_leaves_no_input_and_a_weak_one_some():
     nothing, some = grown(LOG, 4, steps=80, penalty=50.0)[-1], grown(LOG, 4, steps=80, penalty=0.01)[-1]
-    for name in ("x", "a"):
-        assert not nothing.weights[name].any()
-        assert some.weights[name].any()
+    d = LOG.contexts.shape[1]
+    for part in (slice(0, 4), slice(4, 4 + d)):  # of actions, of contexts
+        assert not nothing.weights["first"][:, part].any()
+        assert some.weights["first"][:, part].any()
 
 
 def test_the_held_out_loss_is_the_mean_squared_error_of_those_rows():
@@ -318,7 +365,7 @@ def test_the_held_out_loss_is_the_mean_squared_error_of_those_rows():
     data, inputs = trial_data(LOG, 2), action_inputs_of([LOG], 2, CPU)
     for t in range(2):
         one = {name: value[t : t + 1] for name, value in last.weights.items()}
-        every = sparse.predict_all(one, data.x[t], inputs.table(t, last.active[t]) @ one["a"][0])
+        every = predict_all(one, data.x[t], inputs.table(t, last.active[t]) @ of_actions(one)[0])
         error = (every[torch.arange(240), data.a[t]] - data.r[t])[held[t]]
         assert last.held_out[t] == pytest.approx(float((error**2).mean()), rel=1e-5)
 

@@ -14,6 +14,7 @@ import torch
 from cael._types import Array, Floats
 from cael.embedding import sparse
 from cael.embedding.inputs import ActionInputs, action_inputs_of
+from cael.embedding.reward_network import Weights, of_actions
 from cael.embedding.settings import Growth
 from cael.embedding.training import TrialData
 from cael.log import LoggedData
@@ -24,13 +25,13 @@ from cael.log import LoggedData
 class Member:
     """One trained network: its weights, and its active inputs for all actions (k, c)."""
 
-    weights: sparse.Weights
+    weights: Weights
     table: torch.Tensor
 
     @cached_property
     def lifted(self) -> torch.Tensor:
         """What each action adds to the first layer, (k, h)."""
-        return self.table @ self.weights["a"][0]
+        return self.table @ of_actions(self.weights)[0]
 
 
 @final

@@ -24,6 +24,9 @@ from cael.posterior import SoftmaxPosterior, fit_softmax
 FINAL_BYTES = 2**29
 """The final posterior is fitted on the device, all trials at once, when its (T, n, k) array needs no more than this."""
 
+MANY = 35
+"""Blocks of the Hessian for each of their lines, from which on a CPU eliminates in all of them at once."""
+
 
 @final
 @dataclass
@@ -112,7 +115,7 @@ class _Likelihood:
     def __post_init__(self) -> None:
         (t, b, width), c = self.z1.shape, int(self.extra.shape[-1])
         like = {"dtype": self.z1.dtype, "device": self.z1.device}
-        self.z1_t = self.z1.transpose(1, 2)
+        self.z1_t = self.z1.transpose(1, 2).contiguous()
         self.ones = torch.zeros(t, b, c, **like).scatter_(2, self.label[..., None], 1.0)
         self.observed = torch.bmm(self.z1_t, self.ones) / b
         self.label = self.label[..., None]
@@ -121,11 +124,12 @@ class _Likelihood:
         penalty[:, -1] = 0.0
         # scikit-learn has one logit for two classes, and penalises that
         self.penalty = torch.where(count == 2, 2 * penalty, penalty)
-        self.ridge = torch.diag_embed(self.penalty[..., 0] + 1e-3 / b)[:, None]
+        self.ridge = torch.diag_embed(self.penalty[..., 0] + 1e-3 / b)[..., None]
         # On tables whose classes sum to 0, the factor c / (c - 1) makes the blocks of the Hessian exact for two
         # classes and for uniform p.
         factor = count / (count - 1).clamp(min=1) / b
-        self.outer = (self.z1[..., :, None] * self.z1[..., None, :]).reshape(t, b, width * width) * factor
+        self.scaled = self.z1_t * factor
+        self.pairs = _pairs(self.scaled, self.z1_t) if width <= c else None
         self.mask = self.real[:, None].to(self.z1.dtype)
         self.share = self.mask.transpose(1, 2) / count
 
@@ -172,28 +176,45 @@ class _Likelihood:
 
     def newton(self, gradient: Tensor, p: Tensor) -> Tensor:
         """Each class's own block of the Hessian, inverted, times the gradient; (T, p + 1, c), classes at sum 0."""
-        blocks = torch.bmm(torch.addcmul(p, p, p, value=-1).transpose(1, 2), self.outer)
-        blocks = blocks.reshape(*blocks.shape[:2], self.z1.shape[-1], -1) + self.ridge
-        return self.centred(_solve(blocks, gradient.transpose(1, 2)).transpose(1, 2))
+        w = torch.addcmul(p, p, p, value=-1)
+        return self.centred(_solve(self.blocks(w) + self.ridge, gradient))
+
+    def blocks(self, w: Tensor) -> Tensor:
+        """sum_i w_ic z_i z_i' of each class, scaled; (T, p + 1, p + 1, c) from w (T, B, c)."""
+        if self.pairs is None:  # fewer classes than inputs
+            return torch.matmul(self.scaled[:, None], self.z1[:, None] * w.mT[..., None]).permute(0, 2, 3, 1)
+        (products, place), width = self.pairs, self.z1.shape[-1]
+        return torch.bmm(products, w).index_select(1, place).unflatten(1, (width, width))
 
     def centred(self, table: Tensor) -> Tensor:
         """The table less its mean over the real classes; the padding, which is 0, stays 0."""
         return torch.baddbmm(table, torch.bmm(table, self.share), self.mask, alpha=-1)
 
 
-def _solve(blocks: Tensor, right: Tensor) -> Tensor:
-    """blocks^-1 right for small positive definite blocks (T, c, m, m), right (T, c, m).
+def _pairs(scaled: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+    """Products (T, pairs, B) of the lines of two (T, m, B), each pair once, and where each of the m x m is in them."""
+    m = z.shape[1]
+    at = torch.arange(m, device=z.device)
+    low, high = torch.minimum(at[:, None], at), torch.maximum(at[:, None], at)
+    i, j = torch.triu_indices(m, m, device=z.device)
+    return scaled.index_select(1, i) * z.index_select(1, j), (low * m - low * (low + 1) // 2 + high).ravel()
 
-    On a GPU by elimination, which needs no pivots here and, unlike the library's solver, fits into a CUDA graph.
+
+def _solve(blocks: Tensor, right: Tensor) -> Tensor:
+    """blocks^-1 right for small positive definite blocks (T, m, m, c), right (T, m, c).
+
+    By elimination, which needs no pivots here, for all classes at once: a library's solver takes one block after the
+    other, which is faster only for few of them, and does not fit into a CUDA graph.
     """
-    if not blocks.is_cuda:
-        return torch.linalg.solve_ex(blocks, right[..., None])[0][..., 0]
-    system = torch.cat([blocks, right[..., None]], dim=-1)
-    for i in range(blocks.shape[-1]):
-        row = system[..., i : i + 1, :] / system[..., i : i + 1, i : i + 1]
-        system = torch.addcmul(system, system[..., i : i + 1], row, value=-1)
-        system[..., i : i + 1, :] = row
-    return system[..., -1]
+    t, m, _, c = blocks.shape
+    if not blocks.is_cuda and t * c < MANY * m:
+        return torch.linalg.solve_ex(blocks.permute(0, 3, 1, 2), right.transpose(1, 2))[0].transpose(1, 2)
+    system = torch.cat([blocks, right[:, :, None]], dim=2)
+    for i in range(m):
+        row = system[:, i, 1:] / system[:, i, :1]
+        system = torch.addcmul(system[:, :, 1:], system[:, :, :1], row[:, None], value=-1)
+        system[:, i] = row
+    return system[:, :, 0]
 
 
 @final

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 from cael._types import Array, Floats, Ints
-from cael.embedding import sparse
 from cael.embedding.build import rows_at_once
 from cael.embedding.growing import Choice, Growing, Grown, Member
+from cael.embedding.reward_network import predict, predict_all
 from cael.embedding.settings import Growth
 from cael.embedding.training import check_alike, one_thread, pick_device
 from cael.errors import InputError
@@ -104,14 +104,14 @@ class SparseRewards:
         m = batch.n_actions if actions is None else actions.shape[1]
         if not self.members[fold]:
             return np.full((len(batch), m), self.mean)
-        hidden = self.members[fold][0].weights["b1"].shape[-1]
+        hidden = self.members[fold][0].weights["b2"].shape[-1]
         x = self._inputs(fold, batch)
         some = None if actions is None else torch.as_tensor(actions, device=x.device)
         size = rows_at_once(x.device, m * hidden)
         parts = []
         for at in range(0, len(x), size):
             block, wanted = x[at : at + size], None if some is None else some[at : at + size]
-            every = [sparse.predict_all(each.weights, block, each.lifted, wanted) for each in self.members[fold]]
+            every = [predict_all(each.weights, block, each.lifted, wanted) for each in self.members[fold]]
             parts.append(torch.stack(every).mean(dim=0).cpu().numpy())
         return np.concatenate(parts).astype(np.float64) * self.spread + self.mean
 
@@ -122,9 +122,7 @@ class SparseRewards:
         if not self.members[fold]:
             return np.full(len(batch), self.mean)
         x, a = self._inputs(fold, batch)[None], torch.as_tensor(np.array(batch.actions))
-        every = [
-            sparse.predict(each.weights, x, each.table[a.to(each.table.device)][None])[0] for each in self.members[fold]
-        ]
+        every = [predict(each.weights, x, each.table[a.to(each.table.device)][None])[0] for each in self.members[fold]]
         found: Floats = torch.stack(every).mean(dim=0).cpu().numpy().astype(np.float64)
         return found * self.spread + self.mean
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -60,11 +61,24 @@ class Stream:
 
     def shuffled(self, rows: Tensor, trial: int) -> Tensor:
         """One trial's rows in random order."""
-        return rows[torch.argsort(self.bits(len(rows), slice(trial, trial + 1))[0])]
+        return rows[order(self.bits(len(rows), slice(trial, trial + 1)))[0]]
 
     def shuffled_together(self, rows: Tensor, lengths: Tensor, trials: Tensor) -> Tensor:
         """Padded rows (m, longest) of some trials, each in its own random order, the padding last; as one by one."""
         longest = rows.shape[1]
         bits = self.bits(longest, trials, lengths)
         padding = torch.arange(longest, device=self.device) >= lengths[:, None]
-        return torch.gather(rows, 1, torch.argsort(bits.masked_fill_(padding, LAST), dim=1))
+        return torch.gather(rows, 1, order(bits.masked_fill_(padding, LAST)))
+
+
+def order(bits: Tensor) -> Tensor:
+    """The order of each line of bits (T, count), by their upper part and then by place.
+
+    With the place inside them they need only be sorted, which takes half the time of asking for the order; on a CPU
+    numpy is twice as fast again.
+    """
+    count = bits.shape[1]
+    places = 2 ** max(0, count - 1).bit_length() - 1
+    packed = (bits & ~places) | torch.arange(count, device=bits.device)
+    found = torch.sort(packed, dim=1).values if bits.is_cuda else torch.as_tensor(np.sort(packed.numpy(), axis=1))
+    return found & places

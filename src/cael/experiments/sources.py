@@ -48,6 +48,8 @@ def world_of(settings: dict[str, Any]) -> Source:
 
 def plain(settings: dict[str, Any]) -> dict[str, Any]:
     """The settings less those that the world has by itself, so that one world has one description."""
+    if settings == {"kind": "suite", "name": "paper"} and world_of(settings).world == worlds.PaperWorld():
+        return {"kind": "paper"}
     kind = KINDS.get(settings.get("kind", ""))
     own = {} if kind is None else {each.name: each.default for each in fields(kind)}
     return {name: value for name, value in settings.items() if name not in own or own[name] != value}

@@ -130,7 +130,8 @@ def _cells(told: dict[str, Any], axis: str) -> tuple[Cell, ...]:
         if axis == "n":
             cells.append(Cell(value, base, value))
         elif axis == "world":
-            cells.append(Cell(value, {"kind": "suite", "name": value}, world_of({"kind": "suite", "name": value}).rows))
+            own = {"kind": "suite", "name": value}
+            cells.append(Cell(value, plain(own), world_of(own).rows))
         else:
             cells.append(Cell(value, plain({**base, axis: value}), positive_int("n", n, least=2)))
     return tuple(cells)
