@@ -44,7 +44,7 @@ verdicts: $(DEV)
 	$(BIN)/python -m cael.experiments.verdicts page --out docs/results
 
 verdicts-learned: $(DEV)
-	$(BIN)/python -m cael.experiments.verdicts run --out docs/results/verdicts_learned.json --learn --trials 5
+	$(BIN)/python -m cael.experiments.verdicts run --out docs/results/verdicts_learned.json --learn --trials 15
 	$(BIN)/python -m cael.experiments.verdicts page --out docs/results
 
 docs: $(DEV)

@@ -12,6 +12,7 @@ import pytest
 
 import cael
 from cael.experiments import registry, trial
+from cael.experiments.hours import seconds_of
 from cael.experiments.ledger import read_rows
 from cael.experiments.run import Where, execute, execute_all, mixed, plan, reproduce
 from cael.experiments.spec import load
@@ -49,6 +50,21 @@ def test_what_two_experiments_share_is_run_once_and_has_its_name_in_each(small, 
     assert found["small"] == run(small, tmp_path / "alone")
     assert {row["estimator"] for row in found["other"]} == {"IPS", "mine"}
     assert found["other"] == run(other, tmp_path / "other alone")
+
+
+def test_the_time_of_all_trials_follows_from_some_of_each_cell(small, tmp_path):
+    """Half of the runs of every cell took half of the time; without a cell there is nothing to go by."""
+    spec = load(str(small))
+    for _ in reproduce([str(small)], tmp_path, Where(), runs=2, quiet=True):
+        pass
+    rows = read_rows(tmp_path / "small" / "trials.jsonl").values()
+    seen, whole = seconds_of(tmp_path, [spec])
+    assert seen == pytest.approx(sum(row["cost"]["seconds"] for row in rows)) and len(rows) == 2 * 2 * 4
+    assert whole == pytest.approx(2 * seen)
+    wider = tmp_path / "small" / "small.toml"
+    wider.write_text(small.read_text().replace("[5, 10]", "[5, 10, 15]"))
+    with pytest.raises(cael.InputError, match=r"how long IPS takes on .*15.*: run it first"):
+        seconds_of(tmp_path, [load(str(wider))])
 
 
 def test_killed_in_the_middle_it_resumes_to_the_same_rows(tmp_path):

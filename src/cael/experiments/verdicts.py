@@ -1,7 +1,7 @@
 """How often the verdict says "ok" while the truth lies outside the interval, on sound logs and on broken ones.
 
     python -m cael.experiments.verdicts run  --out docs/results/verdicts.json --trials 60      (make verdicts)
-    python -m cael.experiments.verdicts run  --out docs/results/verdicts_learned.json --learn --trials 5 [--jobs 16]
+    python -m cael.experiments.verdicts run  --out docs/results/verdicts_learned.json --learn --trials 15 [--jobs 16]
     python -m cael.experiments.verdicts page --out docs/results
 
 Trial t of a world is the log of seed 3000 + t, broken with the random numbers of that seed; the thresholds were set
