@@ -38,6 +38,22 @@ def test_the_posterior_is_scikit_learns(C):
     np.testing.assert_allclose(ours.probabilities(features, None), theirs.predict_proba(features), atol=1e-4)
 
 
+@pytest.mark.parametrize("kind", ["more than rows", "twice the same", "of very different size"])
+def test_the_posterior_is_scikit_learns_with_features_that(kind):
+    """What is left out of the solver for saying nothing changes nothing; a rare feature beside a huge one says much."""
+    log, _ = problem(n=80, k=4)
+    rng = np.random.default_rng(5)
+    features = {
+        "more than rows": rng.normal(size=(80, 200)),
+        "twice the same": np.hstack([log.contexts, log.contexts, np.ones((80, 1))]),
+        "of very different size": np.column_stack([1e6 * rng.normal(size=80), 0.2 * (log.actions == 2)]),
+    }[kind]
+    ours = fit_softmax(log, features, C=1.0, offset=False, max_iter=5000)
+    theirs = LogisticRegression(C=1.0, max_iter=20_000, tol=1e-9, solver="newton-cholesky").fit(features, log.actions)
+    assert ours.converged
+    np.testing.assert_allclose(ours.probabilities(features, None), theirs.predict_proba(features), atol=1e-4)
+
+
 def test_the_posterior_is_the_same_on_any_number_of_threads_and_uses_no_more_than_allowed(monkeypatch):
     world = cael.worlds.PaperWorld(n_actions=8, action_dim=3)
     log = world.sample(3000, seed=0)

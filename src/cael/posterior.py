@@ -23,6 +23,8 @@ from cael.policy import probabilities
 GRADIENT_TOLERANCE = 1e-6
 """The largest component of the gradient of the mean loss at which a fit counts as converged."""
 GROUPS = 8
+IDLE = 1e-9
+"""Directions of the features that can change no logit by more than this are left out."""
 
 
 class Features(Protocol):
@@ -202,7 +204,6 @@ class _Likelihood:
     def __init__(self, log: LoggedData, features: Features, label: Ints, c: int, C: float, offset: bool) -> None:
         self.log, self.label, self.offset, self.n = log, label, offset, len(log)
         self.map: Callable[..., Iterable[Any]] = map
-        self.shape = (features.shape[1] + 1, c)
         blocks = list(log.batches(width=c, bytes_each=BATCH_BYTES // 4))
         ends = np.cumsum([len(batch) for batch in blocks])
         parts = [(slice(end - len(batch), end), batch) for batch, end in zip(blocks, ends, strict=True)]
@@ -214,13 +215,18 @@ class _Likelihood:
         values, vectors = np.linalg.eigh(second)
         # For two classes scikit-learn has one logit and penalises that: half of the squares of our two.
         strength = (2 if c == 2 and not offset else 1) / (C * self.n)
+        # Along a direction of variance v the loss has a slope of at most sqrt(v), so that the weight is at most
+        # sqrt(v) / strength and moves the logits by v / strength. With more features than rows most have none.
+        moving = values > IDLE * strength
+        values, vectors = values[moving], vectors[:, moving]
+        self.shape = (len(values) + 1, c)
         # The curvature at a uniform posterior, values / c + strength, becomes 1 / c, as it is for the intercept.
-        curvature = np.maximum(values, 0.0) + c * strength
+        curvature = values + c * strength
         self.A = vectors / np.sqrt(curvature)
         self.penalty = (strength / curvature)[:, None]  # |W|^2 = |A V|^2, and A'A is diagonal
         plain = Dense(features, self.mean, self.A)
         self.design: Design = features.design(self.mean, self.A) if isinstance(features, RowFeatures) else plain
-        sums = np.zeros(self.shape)
+        sums = np.zeros((features.shape[1] + 1, c))
         for part, _ in parts:
             sums += _class_sums(self._centred(part), label[part], c)
         self.observed = np.vstack([self.A.T @ sums[:-1], sums[-1]]) / self.n

@@ -13,6 +13,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from cael.errors import CaelError, InputError
 from cael.experiments import trial
@@ -36,7 +37,7 @@ def seconds_of(folder: Path, specs: Sequence[Spec]) -> tuple[float, float]:
     return sum(sum(each) for each in seen.values()), whole
 
 
-def _rows(folder: Path, spec: Spec) -> dict[str, dict[str, object]]:
+def _rows(folder: Path, spec: Spec) -> dict[str, dict[str, Any]]:
     return read_rows(folder / spec.name / "trials.jsonl")
 
 
