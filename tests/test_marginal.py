@@ -92,6 +92,8 @@ def test_products_by_lines_of_a_table_are_those_by_rows(seed, gap, size):
         for each, room in zip((lines, rows), rooms, strict=True):
             each.add(room, part, post[part])
     np.testing.assert_allclose(lines.gathered(rooms[0]), rows.gathered(rooms[1]), atol=1e-11)
+    # What is kept of a block, and what is added for it, has its own lines and not all of the table.
+    assert all(adding.shape[0] == len(own) <= end - at for (at, end), (own, adding) in lines.adding.items())
 
 
 def test_a_table_with_more_lines_than_rows_would_need_is_taken_row_by_row():

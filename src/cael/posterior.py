@@ -108,14 +108,15 @@ class RowFeatures:
 class Tabled:
     """z = contexts A + lines[code]: products are made once for all rows that share a line (m, p) of the table.
 
-    adding: for each block of rows that was asked for, the matrix of zeros and ones that adds its rows up by line.
+    adding: for each block of rows that was asked for, the lines that occur there, and the matrix of zeros and ones that
+    adds its rows up by line.
     """
 
     contexts: Floats
     A: Floats
     lines: Floats
     code: Ints
-    adding: dict[int, Any] = field(default_factory=dict)
+    adding: dict[tuple[int, int], tuple[Ints, Any]] = field(default_factory=dict)
 
     def product(self, table: Floats) -> Callable[[slice], Floats]:
         weights, lifted = self.A @ table, self.lines @ table
@@ -127,15 +128,18 @@ class Tabled:
     def add(self, room: Floats, rows: slice, post: Floats) -> None:
         d = self.contexts.shape[1]
         room[:d] += self.contexts[rows].T @ post
-        if rows.start not in self.adding:
-            self.adding[rows.start] = self._adding(self.code[rows])
-        room[d:] += self.adding[rows.start] @ post
+        block = rows.start, rows.stop
+        if block not in self.adding:
+            self.adding[block] = self._adding(self.code[rows])
+        lines, adding = self.adding[block]
+        room[d + lines] += adding @ post
 
-    def _adding(self, code: Ints) -> Any:
+    def _adding(self, code: Ints) -> tuple[Ints, Any]:
         from scipy.sparse import csr_array
 
-        every = np.arange(len(code))
-        return csr_array((np.ones(len(code)), (code, every)), shape=(len(self.lines), len(code)))
+        lines, place = np.unique(code, return_inverse=True)
+        ones, every = np.ones(len(code)), np.arange(len(code))
+        return lines, csr_array((ones, (place.reshape(-1), every)), shape=(len(lines), len(code)))
 
     def gathered(self, room: Floats) -> Floats:
         d = self.contexts.shape[1]

@@ -17,9 +17,10 @@ from cael.embedding import build, rewards, sparse  # noqa: E402
 from cael.embedding.inputs import ActionInputs, action_inputs_of, standardised  # noqa: E402
 from cael.embedding.proximal import ProximalAdam  # noqa: E402
 from cael.embedding.reward_network import gradients, of_actions, predict, predict_all, start, with_one  # noqa: E402
+from cael.embedding.rows import gather_rows  # noqa: E402
 from cael.embedding.settings import Growth  # noqa: E402
 from cael.embedding.stream import Stream  # noqa: E402
-from cael.embedding.training import TrialData, gather_rows  # noqa: E402
+from cael.embedding.training import TrialData  # noqa: E402
 
 CPU = torch.device("cpu")
 TINY = Growth(steps=20, hidden=8, penalties=(1.5,), restarts=1)

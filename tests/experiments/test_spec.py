@@ -40,6 +40,12 @@ def test_the_default_problem_is_the_papers():
     assert cell.n == 1000 and world_of(cell.world).world == cael.worlds.PaperWorld()
 
 
+def test_the_suite_has_the_default_problem_by_its_own_name_and_it_is_run_once():
+    own = {cell.at: cell for cell in load("worlds").cells}
+    assert (own["paper"].world, own["paper"].n) == (load("bias-variance-mse").cells[0].world, 1000)
+    assert own["dense"].world == {"kind": "suite", "name": "dense"}
+
+
 def test_a_new_estimator_in_the_registry_joins_the_full_panels(monkeypatch):
     monkeypatch.setitem(registry.ESTIMATORS, "New", lambda device, quick: cael.SNIPS())
     for name in ("bias-variance-mse", "worlds", "open-bandit"):

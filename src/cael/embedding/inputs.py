@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from cael._types import Floats
-from cael.embedding.training import gather_rows
+from cael.embedding.rows import gather_rows
 from cael.log import LoggedData
 
 SUMS = 2**24

@@ -14,8 +14,9 @@ from cael.embedding import losses
 from cael.embedding.inner import SoftmaxHead, sklearn_head
 from cael.embedding.losses import SortedWeights
 from cael.embedding.network import Network, Parameters
+from cael.embedding.rows import gather_rows
 from cael.embedding.settings import Objective
-from cael.embedding.training import Step, gather_rows
+from cael.embedding.training import Step
 from cael.log import LoggedData
 from cael.policy import Policy, probabilities
 

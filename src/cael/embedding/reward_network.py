@@ -98,7 +98,7 @@ def predict_all(p: Weights, x: Tensor, lifted: Tensor, actions: Tensor | None = 
 def gradients(p: Weights, inputs: Tensor, r: Tensor, size: int) -> list[Tensor]:
     """Of sum (r_hat - r)^2 / size over rows, for p's tables in their order; inputs (T, N, c + d + 1), r (T, N).
 
-    By hand: autograd needs a third more time for networks this small.
+    By hand, which at best takes a sixth less time than autograd for networks this small (0041).
     """
     x1 = inputs[..., -p["w3"].shape[1] :]
     first = torch.bmm(inputs, p["first"])

@@ -23,9 +23,10 @@ from cael.embedding.inputs import ActionInputs
 from cael.embedding.parallel import ALONE, Processes, processes
 from cael.embedding.proximal import BETA1, BETA2, ProximalAdam
 from cael.embedding.reward_network import Weights, gradients, predict, start, upper, with_one
+from cael.embedding.rows import gather_rows
 from cael.embedding.settings import Growth
 from cael.embedding.stream import Stream
-from cael.embedding.training import Batches, TrialData, deterministic, gather_rows, padded
+from cael.embedding.training import Batches, TrialData, deterministic, padded
 from cael.progress import progress
 
 SCREENED = 16384

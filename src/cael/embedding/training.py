@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from cael.embedding.network import Network, Parameters
+from cael.embedding.rows import gather_rows
 from cael.embedding.settings import Training
 from cael.embedding.stream import Stream
 from cael.errors import InputError
@@ -164,16 +165,6 @@ def padded(rows: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     table = torch.stack([torch.nn.functional.pad(each, (0, longest - len(each))) for each in rows])
     valid = torch.stack([torch.arange(longest, device=each.device) < len(each) for each in rows])
     return table, valid
-
-
-def gather_rows(values: Tensor, rows: Tensor) -> Tensor:
-    """values (T, n, ...), rows (T, B) -> (T, B, ...). Rows are copied whole; values that all trials share, once."""
-    (t, n), rest = values.shape[:2], values.shape[2:]
-    if t == 1 or values.stride(0) == 0:
-        flat, place = values[0], rows
-    else:
-        flat, place = values.reshape(t * n, *rest), rows + torch.arange(0, t * n, n, device=rows.device)[:, None]
-    return flat.index_select(0, place.ravel()).reshape(*rows.shape, *rest)
 
 
 def step_at(data: TrialData, rows: Tensor, masks: list[Tensor] | None, record: bool) -> Step:

@@ -1,6 +1,6 @@
 """How long all experiments would take, from the rows of a shorter run of them.
 
-    cael reproduce --all --runs 5 --jobs 2 --out FOLDER
+    cael reproduce --all --runs 5 --jobs 2 --out FOLDER       (on a CPU)
     python -m cael.experiments.hours FOLDER [NAME ...]
 
 Every trial of the experiments is taken to need the mean seconds of the rows of its cell and estimator; a trial that
@@ -9,6 +9,7 @@ several experiments have counts once. What it cannot know is how the processes o
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
@@ -51,10 +52,14 @@ def _cell(task: trial.Task, i: int) -> tuple[str, int, str]:
 
 
 def main(arguments: list[str]) -> None:
-    if not arguments or arguments[0].startswith("-"):
-        sys.exit(__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m cael.experiments.hours", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("folder", type=Path, help="the --out of a run with few trials of each cell, on a CPU")
+    parser.add_argument("names", nargs="*", help="experiments; all by default")
+    told = parser.parse_args(arguments)
     try:
-        seen, whole = seconds_of(Path(arguments[0]), [load(name) for name in arguments[1:] or NAMES])
+        seen, whole = seconds_of(told.folder, [load(name) for name in told.names or NAMES])
     except CaelError as error:
         sys.exit(f"error: {error}")
     print(f"rows that are there: {seen / 3600:.2f} hours of one core; all trials: {whole / 3600:.2f} hours.")
