@@ -14,9 +14,9 @@ import numpy as np
 
 import cael
 from cael.embedding.cael import estimate_from
-from cael.embedding.paths import weight_path
 from cael.embedding.rewards import sparse_rewards
-from cael.problem import Problem
+from cael.embedding.weight_paths import weight_path
+from cael.estimators.problem import Problem
 
 
 def main() -> None:

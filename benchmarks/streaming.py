@@ -112,8 +112,8 @@ def decoded(folder: str, threads: int) -> dict[str, Any]:
 
     import pyarrow.parquet as pq
 
-    from cael.streaming.budget import MOST_ROWS
-    from cael.streaming.reading import PARQUET_BUFFER
+    from cael.io.reading import PARQUET_BUFFER
+    from cael.log.budget import MOST_ROWS
 
     def one(path: Path) -> int:
         with pq.ParquetFile(path, buffer_size=PARQUET_BUFFER, pre_buffer=False) as file:

@@ -10,7 +10,7 @@ from rich.console import Console
 import cael
 from cael import InputError
 from cael.experiments import verdicts as experiment
-from cael.survey import action_drift, row_keys
+from cael.judging.survey import action_drift, row_keys
 
 WORLD = cael.worlds.PaperWorld(n_actions=20, gamma=0.3)
 LOG = WORLD.sample(3000, seed=0)

@@ -9,7 +9,7 @@ from rich.console import Console
 
 import cael
 from cael import InputError, NeedsError
-from cael.calibration import KINDS, plant
+from cael.results.calibration import KINDS, plant
 
 WORLD = cael.worlds.PaperWorld(n_actions=8, gamma=0.3)
 LOG = WORLD.sample(1500, seed=0)

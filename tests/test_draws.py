@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cael
-from cael import draws, factorised
-from cael.policy import draw, probabilities, probability_of, support
+from cael.policies import draws, factorised
+from cael.policies.policy import draw, probabilities, probability_of, support
 
 K = 7
 

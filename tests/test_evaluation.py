@@ -9,8 +9,8 @@ from rich.console import Console
 
 import cael
 from cael import InputError, LogError, NeedsError, SupportError
-from cael.evaluation import panel
-from cael.pictures import axis, picture
+from cael.results.evaluation import panel
+from cael.results.pictures import axis, picture
 
 ALWAYS = ["LoggedMean", "IPS", "SNIPS", "DM", "DR", "SNDR"]
 

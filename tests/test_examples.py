@@ -6,9 +6,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import cael
-from cael import examples
 from cael.cli import main
-from cael.examples import news
+from cael.datasets import examples
+from cael.datasets.examples import news
 
 NEW = "topk:new_articles+new_probabilities"
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cael
-from cael import InputError, NeedsError, inference
+from cael import InputError, NeedsError
+from cael.inference import intervals as inference
 
 RNG = np.random.default_rng(0)
 Z = RNG.exponential(size=300)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cael
-from cael.diagnostics import contrast_floor
-from cael.lifting import control, lift_of
+from cael.inference.diagnostics import contrast_floor
+from cael.inference.lift import control, lift_of
 
 WORLD = cael.worlds.IndependentWorld(n_actions=8, population=2000)
 LOG = WORLD.sample(800, seed=0)

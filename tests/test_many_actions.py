@@ -8,8 +8,8 @@ import pytest
 from sklearn.tree import DecisionTreeRegressor
 
 import cael
-from cael.policy import probabilities
-from cael.survey import survey
+from cael.judging.survey import survey
+from cael.policies.policy import probabilities
 
 N, K, M = 60, 9, 3
 RNG = np.random.default_rng(5)

@@ -158,7 +158,7 @@ def test_ridge_by_itself_is_never_much_worse_than_the_mean():
     log = cael.worlds.PaperWorld().sample(1000, seed=3)
 
     def left(model):
-        q = cael.problem.Problem(log, cael.Uniform(500)).outcome(model, 5, 0).q_logged
+        q = cael.estimators.problem.Problem(log, cael.Uniform(500)).outcome(model, 5, 0).q_logged
         return float(((log.rewards - q) ** 2).mean() / log.rewards.var())
 
     assert left(cael.Ridge()) < 1.05

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import cael
-from cael.policy import probabilities
+from cael.policies.policy import probabilities
 
 
 def bare(log):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import cael
-from cael.survey import (
+from cael.judging.survey import (
     action_matters,
     count_p_values,
     depends_on_action,

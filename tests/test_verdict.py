@@ -15,9 +15,9 @@ import cael
 from cael import Check, InputError, Thresholds
 from cael.experiments import verdicts as experiment
 from cael.experiments.broken import ClickWorld
-from cael.judging import judge
-from cael.survey import survey
-from cael.verdict import verdict_of, worst
+from cael.judging.checks import judge
+from cael.judging.survey import survey
+from cael.judging.verdict import verdict_of, worst
 
 WORLD = cael.worlds.PaperWorld(n_actions=10, gamma=0.3)
 LOG = WORLD.sample(3000, seed=0)

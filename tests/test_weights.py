@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from cael import weights as W
+from cael.inference import weights as W
 
 positive = arrays(np.float64, st.integers(1, 50), elements=st.floats(0, 1e6))
 

@@ -44,7 +44,7 @@ def test_the_mean_reward_of_a_long_log_is_the_value_of_the_logging_policy(gamma)
 def test_actions_follow_the_logging_policy():
     world = PaperWorld(n_actions=4, gamma=0.5)
     log = world.sample(100_000, seed=2)
-    p = np.concatenate([cael.policy.probabilities(log.logging, b) for b in log.batches(4)])
+    p = np.concatenate([cael.policies.policy.probabilities(log.logging, b) for b in log.batches(4)])
     counts, expected = np.bincount(log.actions, minlength=4), p.sum(axis=0)
     error = np.sqrt((p * (1 - p)).sum(axis=0))
     assert (np.abs(counts - expected) < 4 * error).all()

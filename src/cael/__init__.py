@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from cael._lazy import lazily
-from cael._version import __version__ as __version__
+from cael.common.lazy import lazily
+from cael.common.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from cael import report as report
-    from cael._public import *  # noqa: F403
-    from cael._public import __all__ as __all__
+    from cael.common.public import *  # noqa: F403
+    from cael.common.public import __all__ as __all__
 else:
-    __getattr__, __dir__ = lazily(__name__)
+    __getattr__, __dir__ = lazily(__name__, "cael.common.public")

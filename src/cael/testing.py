@@ -13,11 +13,11 @@ from dataclasses import fields
 import numpy as np
 
 from cael.errors import NeedsError
-from cael.estimate import Estimate
 from cael.estimators import Estimator
-from cael.log import Batch, LoggedData
-from cael.policy import LoggedOnly, Policy, draw, logged_probability, probabilities, probability_of, support
-from cael.scored import EpsilonGreedy
+from cael.inference.estimate import Estimate
+from cael.log.logged import Batch, LoggedData
+from cael.policies.policy import LoggedOnly, Policy, draw, logged_probability, probabilities, probability_of, support
+from cael.policies.scored import EpsilonGreedy
 from cael.worlds import PaperWorld
 
 

@@ -15,7 +15,7 @@ from typing import final
 
 import numpy as np
 
-from cael._types import Floats, frozen
+from cael.common.types import Floats, frozen
 from cael.errors import InputError, SupportError, positive_int
 
 

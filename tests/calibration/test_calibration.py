@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import cael
-from cael import inference
+from cael.inference import intervals as inference
 from cael.worlds import PaperWorld
 from tests.calibration.worlds import CoinWorld, GroupWorld
 

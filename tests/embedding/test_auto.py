@@ -11,7 +11,7 @@ import pytest
 import cael
 from cael.embedding.auto import second_moment
 from cael.embedding.blend import BOUND
-from cael.problem import Problem
+from cael.estimators.problem import Problem
 from cael.testing import example
 from cael.worlds import DeficientWorld, PaperWorld
 
@@ -23,7 +23,9 @@ PROPENSITIES = cael.LoggedData(
 
 
 def logged_only():
-    return cael.LoggedOnly(np.concatenate([cael.policy.logged_probability(POLICY, b) for b in LOG.batches(width=8)]))
+    return cael.LoggedOnly(
+        np.concatenate([cael.policies.policy.logged_probability(POLICY, b) for b in LOG.batches(width=8)])
+    )
 
 
 def error(estimate, bound=0.0, floor=0.0):

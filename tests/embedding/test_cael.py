@@ -10,17 +10,17 @@ import pytest
 
 import cael
 from cael.embedding.cael import BANDWIDTHS, FORMS, contributions, estimate_from
+from cael.estimators.problem import Problem
 from cael.estimators.selection import slope
-from cael.problem import Problem
 from cael.testing import example
 from cael.worlds import DeficientWorld, EmbeddingWorld, PaperWorld
 
 torch = pytest.importorskip("torch")
 
 from cael.embedding.blend import BOUND  # noqa: E402
-from cael.embedding.cells import smooth  # noqa: E402
-from cael.embedding.paths import WeightPath, weight_path  # noqa: E402
+from cael.embedding.grid import smooth  # noqa: E402
 from cael.embedding.rewards import SparseRewards, blocks, sparse_rewards  # noqa: E402
+from cael.embedding.weight_paths import WeightPath, weight_path  # noqa: E402
 
 TINY = cael.Growth(steps=20, hidden=8, penalties=(1.5,), restarts=1)
 QUICK = cael.CAEL(growth=TINY)
@@ -45,8 +45,8 @@ def target(k):
 def known(log, policy, f, bandwidths):
     """The weight path of a known f (n, k), row by row, and a reward model that explains nothing by itself."""
     n, k = len(log), log.n_actions
-    mu = np.concatenate([cael.policy.probabilities(log.logging, batch) for batch in log.batches(width=k)])
-    pi = np.concatenate([cael.policy.probabilities(policy, batch) for batch in log.batches(width=k)])
+    mu = np.concatenate([cael.policies.policy.probabilities(log.logging, batch) for batch in log.batches(width=k)])
+    pi = np.concatenate([cael.policies.policy.probabilities(policy, batch) for batch in log.batches(width=k)])
     shape = (len(bandwidths), n)
     weights, second, cross, rough, smoothed, lost = (*(np.zeros(shape) for _ in range(5)), np.zeros(shape[0]))
     for j, i in np.ndindex(shape):
@@ -138,7 +138,7 @@ def test_the_path_of_a_network_is_that_of_its_predictions():
         np.testing.assert_allclose(getattr(path, name), getattr(slow, name), rtol=1e-4, atol=1e-4, err_msg=name)
     np.testing.assert_allclose(path.weights[0], Problem(LOG, POLICY).weights)
     np.testing.assert_array_equal(path.weights[-1], 1.0)
-    mu = np.concatenate([cael.policy.probabilities(LOG.logging, batch) for batch in LOG.batches(width=8)])
+    mu = np.concatenate([cael.policies.policy.probabilities(LOG.logging, batch) for batch in LOG.batches(width=8)])
     centred = f - (mu * f).sum(axis=1, keepdims=True)
     assert path.unit == pytest.approx(math.sqrt((mu * centred**2).sum(axis=1).mean()), rel=1e-4)
 

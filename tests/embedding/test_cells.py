@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 
 import cael
-from cael import codes, draws
-from cael.policy import draw, probabilities
+from cael.embedding import codes
+from cael.policies import draws
+from cael.policies.policy import draw, probabilities
 from cael.testing import example
 
 torch = pytest.importorskip("torch")
 
 from cael.embedding import inputs as action_inputs  # noqa: E402
-from cael.embedding.cells import all_cells, drawn_cells  # noqa: E402
-from cael.embedding.paths import weight_path  # noqa: E402
+from cael.embedding.grid import all_cells, drawn_cells  # noqa: E402
 from cael.embedding.rewards import sampled, sparse_rewards  # noqa: E402
+from cael.embedding.weight_paths import weight_path  # noqa: E402
 
 TINY = cael.Growth(steps=20, hidden=8, penalties=(1.5,), restarts=1)
 QUICK = cael.CAEL(growth=TINY)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import cael
-from cael.embedding.estimators import AEL_PRESETS
+from cael.embedding.learned import AEL_PRESETS
 from cael.embedding.settings import objective
-from cael.posterior import fit_softmax
-from cael.problem import Problem
+from cael.estimators.posterior import fit_softmax
+from cael.estimators.problem import Problem
 from cael.testing import example
 from tests.embedding import slow
 
@@ -168,7 +168,7 @@ def test_bound_of_the_bias_by_loops():
     """With C near 0 the posterior is mu(a|x) tilted by intercepts alone, whatever the embedding: it is known."""
     found = quick(offset=True, C=1e-9).estimate(LOG, POLICY).diagnostics
     z = np.random.default_rng(0).normal(size=(len(LOG), 1))
-    pi, mu = (cael.policy.probabilities(each, next(LOG.batches(8))) for each in (POLICY, LOG.logging))
+    pi, mu = (cael.policies.policy.probabilities(each, next(LOG.batches(8))) for each in (POLICY, LOG.logging))
     p, w = fit_softmax(LOG, z, C=1e-9, offset=True, max_iter=1000).probabilities(z, mu), pi / mu
     bound = np.mean([slow.pair_sum(a, b) for a, b in zip(p.tolist(), w.tolist(), strict=True)])
     assert found.training.bias_bound == pytest.approx(bound, rel=1e-3)

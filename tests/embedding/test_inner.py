@@ -1,4 +1,4 @@
-"""The posterior on a mini-batch against scikit-learn, and on all rows against `cael.posterior`."""
+"""The posterior on a mini-batch against scikit-learn, and on all rows against `cael.estimators.posterior`."""
 
 import warnings
 
@@ -7,7 +7,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import cael
-from cael.posterior import fit_softmax
+from cael.estimators.posterior import fit_softmax
 
 torch = pytest.importorskip("torch")
 
@@ -194,7 +194,7 @@ def test_all_rows(monkeypatch, final_bytes, offset):
         assert each.offset is offset
         assert each.converged
         if offset:
-            mu = np.concatenate([cael.policy.probabilities(log.logging, b) for b in log.batches(k)])
+            mu = np.concatenate([cael.policies.policy.probabilities(log.logging, b) for b in log.batches(k)])
         np.testing.assert_allclose(each.probabilities(z, mu), expected.probabilities(z, mu), atol=1e-4)
 
 

@@ -9,7 +9,7 @@ from cael.testing import example
 torch = pytest.importorskip("torch")
 
 from cael.embedding import build, training  # noqa: E402
-from cael.embedding.estimators import reward_only  # noqa: E402
+from cael.embedding.learned import reward_only  # noqa: E402
 from cael.embedding.network import ActionNetwork, ContextActionNetwork  # noqa: E402
 from cael.embedding.objective import CAELLoss, WeightSource  # noqa: E402
 from cael.embedding.settings import NetworkSettings, Objective, Training  # noqa: E402

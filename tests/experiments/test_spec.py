@@ -4,7 +4,7 @@ import pytest
 
 import cael
 from cael.experiments import registry
-from cael.experiments.sources import world_of
+from cael.experiments.logs import world_of
 from cael.experiments.spec import NAMES, load, parse
 
 RUNS = {"samples": 100}

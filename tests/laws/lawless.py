@@ -6,8 +6,8 @@ from typing import ClassVar
 import numpy as np
 
 import cael
-from cael.policy import Policy
-from cael.support import Support
+from cael.policies.policy import Policy
+from cael.policies.support import Support
 
 
 @dataclass

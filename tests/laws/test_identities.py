@@ -117,7 +117,7 @@ def test_exact_marginal_weights_average_to_one_under_the_logging_policy(problem,
     log, pi, _ = problem
     n, k = pi.shape
     group = np.random.default_rng(groups).integers(0, groups, k)
-    mu = np.concatenate([cael.policy.probabilities(log.logging, batch) for batch in log.batches(k)])
+    mu = np.concatenate([cael.policies.policy.probabilities(log.logging, batch) for batch in log.batches(k)])
     every = cael.LoggedData(
         np.repeat(log.contexts, k, axis=0), np.tile(np.arange(k), n), np.zeros(n * k), logging=np.repeat(mu, k, axis=0)
     )
@@ -140,7 +140,7 @@ def test_contrast_is_paired(problem):
 @given(problems(), st.integers(1, 9))
 def test_the_order_of_batches_does_not_matter(problem, rows):
     log, pi, q = problem
-    import cael.log as module
+    import cael.log.logged as module
 
     before = module.LoggedData.batches.__kwdefaults__["bytes_each"]
     try:
@@ -155,7 +155,7 @@ def test_the_order_of_batches_does_not_matter(problem, rows):
 @given(problems())
 def test_baseline_has_less_variance_than_ips_with_the_best_constant(problem):
     """In-sample, no constant b gives b + w (r - b) a smaller variance than best_baseline."""
-    from cael.weights import best_baseline
+    from cael.inference.weights import best_baseline
 
     log, pi, _ = problem
     w, r = cael.Problem(log, pi).weights, log.rewards

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import cael
 import cael.io
-from cael import weights
-from cael.streaming import budget
+from cael.inference import weights
+from cael.log.scanned import budget
 from tests.streaming.logs import K, table, write
 from tests.streaming.worlds import folds_in_order
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import cael
 import cael.io
-from cael.streaming import asking, budget
+from cael.log.scanned import asking, budget
 from tests.streaming.logs import K, table, write
 
 PLAIN = [

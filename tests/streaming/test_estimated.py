@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import cael
-from cael.propensity import EstimatedLogging, estimated
-from cael.streaming import budget, learning
+from cael.log.scanned import budget, learning
+from cael.policies.propensity import EstimatedLogging, estimated
 from tests.streaming.logs import write
 from tests.streaming.test_equal import same
 from tests.streaming.worlds import COLUMNS, folds_in_order, paper

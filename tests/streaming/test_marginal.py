@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cael
-from cael.streaming import budget, learning
+from cael.log.scanned import budget, learning
 from tests.streaming.logs import write
 from tests.streaming.test_equal import same
 from tests.streaming.worlds import COLUMNS, folds_in_order, paper

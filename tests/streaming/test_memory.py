@@ -12,7 +12,7 @@ import pytest
 
 import cael
 from cael.cli import main
-from cael.streaming.budget import Budget, bytes_of, shown
+from cael.log.budget import Budget, bytes_of, shown
 from tests.streaming.logs import K, table, write
 
 ROWS = 3_000_000

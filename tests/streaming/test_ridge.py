@@ -7,8 +7,8 @@ import pytest
 
 import cael
 import cael.io
-from cael.streaming import budget
-from cael.streaming.keys import folds_of
+from cael.log.keys import folds_of
+from cael.log.scanned import budget
 from tests.streaming.logs import K, table, write
 
 
@@ -35,7 +35,7 @@ def test_cross_fitting_is_that_of_a_log_in_memory_with_the_same_folds(clusters, 
     scanned = cael.scan(write(tmp_path / "log", log, [100, 350], 70), columns, n_actions=K)
     fold = []
     for task in scanned.tasks:
-        from cael.streaming.work import pieces
+        from cael.engine.work import pieces
 
         for _, piece in pieces("", task, scanned.door(), scanned.source.names, 10_000, {}):
             fold.append(folds_of(piece, task.number, 5, 0))

@@ -15,17 +15,18 @@ from sklearn.linear_model import LinearRegression
 
 import cael
 from cael.cli import main
-from cael.streaming import budget, learning
-from cael.streaming.budget import Budget
-from cael.streaming.drawn import draw
-from cael.streaming.learning import Learning
-from cael.streaming.paths import largest
+from cael.engine.drawn import draw
+from cael.engine.learning import Learning
+from cael.engine.path_columns import largest
+from cael.log.budget import Budget
+from cael.log.scanned import budget, learning
 from tests.streaming.logs import write
 from tests.streaming.worlds import COLUMNS, folds_in_order, paper
 
 pytest.importorskip("torch")
 
-from cael.embedding import paths, sparse
+from cael.embedding import sparse_network as sparse
+from cael.embedding import weight_paths as paths
 
 TINY = cael.Growth(steps=20, penalties=(1.5,), restarts=1)
 QUICK = cael.CAEL(growth=TINY)
@@ -177,7 +178,7 @@ def test_auto_is_first_in_a_stream_and_says_what_it_left_out(long, monkeypatch):
     without = cael.evaluate(cael.scan(where, COLUMNS, actions=actions), "pi", learn=True)["Auto"]
     assert without.diagnostics.choices == 2
     assert f"Auto left {tiny.name} out: it needs all probabilities of the logging policy" in str(without.diagnostics)
-    monkeypatch.setattr(cael.evaluation, "LEARN", True)
+    monkeypatch.setattr(cael.results.evaluation, "LEARN", True)
     assert cael.evaluate(cael.scan(where, COLUMNS, actions=actions), "pi").headline == "Auto"
     poor = cael.scan(where, COLUMNS, actions=actions, logging="mu", memory="400MiB", workers=1)
     told = cael.evaluate(poor, "pi")["Auto"].diagnostics.warnings
@@ -258,7 +259,7 @@ def test_the_command_line_streams_auto_with_a_logging_policy(tmp_path, capsys, m
     from cael.cli import large
 
     monkeypatch.setattr(large, "IN_MEMORY", 1e9)
-    monkeypatch.setattr(cael.evaluation, "LEARN", True)
+    monkeypatch.setattr(cael.results.evaluation, "LEARN", True)
     monkeypatch.setattr(cael.embedding.auto.Auto, "candidates", lambda self: [cael.SNIPS(), cael.SNDR(), QUICK])
     log, actions, _ = paper(500)
     where, listed = write(tmp_path / "log", log, [200]), tmp_path / "actions.parquet"

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cael
-from cael import weights as W
-from cael.streaming.asking import ask
-from cael.streaming.moments import BUCKETS, Combination, buckets_at, cut, grouped, moments_by, products, together
-from cael.streaming.passes import in_order
-from cael.streaming.tally import Rule, Tallying, most_top
+from cael.engine.asking import ask
+from cael.engine.moments import BUCKETS, Combination, buckets_at, cut, grouped, moments_by, products, together
+from cael.engine.passes import in_order
+from cael.engine.tally import Rule, Tallying, most_top
+from cael.inference import weights as W
 from tests.streaming.logs import K, table, write
 
 arrays = st.lists(st.floats(0, 1e6, allow_nan=False, allow_subnormal=False), min_size=1, max_size=300).map(np.array)
@@ -139,7 +139,7 @@ def test_results_are_taken_in_the_order_of_the_tasks():
 @pytest.fixture(scope="module")
 def partials():
     """The partial results of each task of a log in many files, and how to answer from all."""
-    from cael.streaming import asking
+    from cael.log.scanned import asking
 
     with tempfile.TemporaryDirectory() as folder:
         log = cael.scan(write(Path(folder), table(500, clusters=30), [100, 220, 230, 400], 60), n_actions=K)

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 import cael
-from cael.streaming.keys import folds_of
-from cael.streaming.work import pieces
+from cael.engine.work import pieces
+from cael.log.keys import folds_of
 from cael.worlds import PaperWorld
 
 COLUMNS = {"contexts": ["x_*"]}
@@ -24,7 +24,7 @@ def paper(n: int, k: int = 20, seed: int = 0, clusters: int | None = None) -> tu
     log = world.sample(n, seed)
 
     def all_of(policy):
-        return np.concatenate([cael.policy.probabilities(policy, batch) for batch in log.batches(width=k)])
+        return np.concatenate([cael.policies.policy.probabilities(policy, batch) for batch in log.batches(width=k)])
 
     columns = {
         "action": log.actions,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import cael
-from cael.policy import probabilities
+from cael.policies.policy import probabilities
 from cael.worlds import (
     ClassificationWorld,
     DeficientWorld,

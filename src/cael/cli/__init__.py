@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError
 
-from cael._version import __version__
 from cael.cli import decide, examine, simulation
 from cael.cli.config import config_of
+from cael.common.version import __version__
 from cael.io.specs import HELP
 
 POLICIES = f"Policies:\n{HELP}"
@@ -35,7 +35,7 @@ app.command(simulation.example)
 app.command(simulation.estimators, name="estimators")
 app.command(simulation.schema, name="schema")
 app.command(
-    "cael.experiments.cli:reproduce",
+    "cael.experiments.command:reproduce",
     name="reproduce",
     help="Rerun an experiment of the paper: rows, table, figures, and a verdict on every claim.",
 )

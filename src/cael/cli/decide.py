@@ -15,13 +15,13 @@ from cael.cli.options import Columns_, Policies, Reading, estimators_of, names_o
 from cael.cli.output import Facts, Format, about_reading, lines_about, save_report, settings_of, show, writable
 
 if TYPE_CHECKING:
-    from cael.auditing import Audit
-    from cael.calibration import Calibration
-    from cael.evaluation import Evaluation
     from cael.io import LogTable
-    from cael.log import LoggedData
-    from cael.policy import Policy
-    from cael.streaming.scanned import ScannedLog
+    from cael.judging.audits import Audit
+    from cael.log.logged import LoggedData
+    from cael.log.scanned import ScannedLog
+    from cael.policies.policy import Policy
+    from cael.results.calibration import Calibration
+    from cael.results.evaluation import Evaluation
 
 FEWEST_FOR_AUDIT = 20
 OK, UNTRUSTED, WORSE = 0, 3, 4
@@ -118,7 +118,7 @@ def _calibration(found: Evaluation, more: dict[str, Any]) -> str:
 
 
 def _lift(found: Evaluation) -> str:
-    from cael.evaluation import trusted
+    from cael.results.evaluation import trusted
 
     interval = trusted(found.lift, found.level)
     relative = f" ({found.lift.value / abs(found.baseline.value):+.1%})" if found.baseline.value else ""
@@ -151,7 +151,7 @@ def _calibrated(
 ) -> Calibration:
     """Of the usual panel, and what was asked for."""
     from cael import calibrate
-    from cael.evaluation import panel
+    from cael.results.evaluation import panel
 
     wanted = {each.name: each for each in (*panel(), *estimators)}
     return calibrate(log, policy, tuple(wanted.values()), level=level, seed=seed)

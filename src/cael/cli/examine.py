@@ -77,7 +77,7 @@ def plan(
         Print a table, JSON or Markdown.
     """
     from cael import plan as call
-    from cael.planning import EXPLORATION
+    from cael.results.planning import EXPLORATION
 
     settings = reading or Reading()
     size, relative = lift_of(lift)

@@ -14,11 +14,11 @@ from cael.cli.output import Facts
 from cael.io.columns import Columns
 
 if TYPE_CHECKING:
-    from cael.comparison import Comparison
+    from cael.engine.asking import Answer
     from cael.estimators import Estimator
-    from cael.evaluation import Evaluation
-    from cael.streaming.asking import Answer
-    from cael.streaming.scanned import ScannedLog
+    from cael.log.scanned import ScannedLog
+    from cael.results.comparison import Comparison
+    from cael.results.evaluation import Evaluation
 
 IN_MEMORY = 4
 """A log in memory takes so many times the size of its columns: as read, as arrays, as weights and contributions."""
@@ -42,7 +42,7 @@ def streamed(
 ) -> ScannedLog | None:
     """The scanned log where it is to be streamed, else None."""
     from cael.errors import InputError
-    from cael.streaming.budget import bytes_of, shown
+    from cael.log.budget import bytes_of, shown
 
     budget = bytes_of(large.memory)
     if Path(log).suffix == ".npz":
@@ -67,8 +67,8 @@ def streamed(
 def needed(log: str, columns: Columns | None, policies: Sequence[str]) -> float:
     """Bytes that the log and these policies would take in memory, from the sizes that the files state."""
     from cael.io.columns import resolve
-    from cael.streaming.budget import PROGRAM
-    from cael.streaming.reading import found_files, opened
+    from cael.io.reading import found_files, opened
+    from cael.log.budget import PROGRAM
 
     files, name = found_files(log)
     if files[0].format != "parquet":
@@ -113,11 +113,11 @@ def evaluate(
     windows: int | None, seed: int,
 ) -> tuple[Evaluation, dict[str, Any], Facts]:  # fmt: skip
     """The evaluation, the segments by column and by time, and what was read; all from one pass."""
-    from cael.evaluation import panel_with
+    from cael.engine.asking import ask
+    from cael.engine.stream_results import default_estimator, evaluation_of, segments_of
+    from cael.engine.windows import windows_of
     from cael.io.specs import named
-    from cael.streaming.asking import ask
-    from cael.streaming.results import default_estimator, evaluation_of, segments_of
-    from cael.streaming.windows import windows_of
+    from cael.results.evaluation import panel_with
 
     name, spec = named(policy)
     wanted, asked = panel_with(estimators, None if learn else False)
@@ -138,7 +138,7 @@ def compare(
 ) -> tuple[Comparison, Facts]:
     """The comparison, and what was read."""
     from cael.cli.options import specs_of
-    from cael.streaming.results import ask_to_compare, comparison_of
+    from cael.engine.stream_results import ask_to_compare, comparison_of
 
     answer, chosen = ask_to_compare(log, specs_of(policies), estimator)
     return comparison_of(answer, chosen, level, seed, None), facts_of(answer)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cael.auditing import Audit
-from cael.calibration import HEAD as CALIBRATION_HEAD
-from cael.calibration import Calibration
-from cael.comparison import Comparison
-from cael.evaluation import Evaluation
-from cael.planning import Plan
-from cael.segmentation import HEAD as SEGMENTS_HEAD
-from cael.segmentation import Segments
-from cael.verdict import Check
+from cael.judging.audits import Audit
+from cael.judging.verdict import Check
+from cael.results.calibration import HEAD as CALIBRATION_HEAD
+from cael.results.calibration import Calibration
+from cael.results.comparison import Comparison
+from cael.results.evaluation import Evaluation
+from cael.results.planning import Plan
+from cael.results.segmentation import HEAD as SEGMENTS_HEAD
+from cael.results.segmentation import Segments
 
 
 def cell(text: str) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cael.cli.output import Facts
     from cael.estimators import Estimator
     from cael.io import LogTable
-    from cael.policy import Policy
+    from cael.policies.policy import Policy
 
 Columns_ = Annotated[Columns | None, Parameter(name="*", group="Columns", consume_multiple=True, negative=())]
 Policies = Annotated[list[str], Parameter(negative=())]
@@ -77,7 +77,7 @@ def specs_of(texts: Sequence[str]) -> dict[str, str]:
 def estimators_of(names: Sequence[str]) -> list[Estimator]:
     """Estimators by name; "all" is every one."""
     from cael.errors import InputError
-    from cael.evaluation import panel
+    from cael.results.evaluation import panel
 
     known = {type(each).__name__: each for each in (*panel("all"), *panel("learned"))}
     if list(names) == ["all"]:

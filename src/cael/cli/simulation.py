@@ -54,7 +54,7 @@ def demo(simulation: Simulation | None = None, *, learn: bool = True, format: Fo
         Print a table, JSON or Markdown.
     """
     from cael import evaluate
-    from cael.evaluation import panel
+    from cael.results.evaluation import panel
 
     simulation = simulation or Simulation()
     world = simulation.world()
@@ -96,7 +96,7 @@ def example(folder: Path = Path()) -> None:
     folder
         Where to; the current folder if not given.
     """
-    from cael.examples import copy
+    from cael.datasets.examples import copy
 
     for path in copy(folder):
         print(f"wrote {path}")
@@ -123,7 +123,7 @@ def estimators() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from cael.evaluation import panel
+    from cael.results.evaluation import panel
 
     table = Table(box=SIMPLE_HEAD)
     for column in ("estimator", "needs", "what it is"):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cael._types import Floats, Ints
+from cael.common.types import Floats, Ints
 from cael.datasets.fetch import KEEL, fetch
 from cael.errors import InputError, choose
 

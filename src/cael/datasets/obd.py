@@ -12,7 +12,7 @@ from typing import final
 
 import numpy as np
 
-from cael._types import Array, Floats, Ints
+from cael.common.types import Array, Floats, Ints
 from cael.datasets.fetch import OPEN_BANDIT, fetch
 from cael.errors import InputError, choose
 

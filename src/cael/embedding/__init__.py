@@ -2,7 +2,7 @@
 
 from cael.embedding.auto import Auto
 from cael.embedding.cael import CAEL
-from cael.embedding.estimators import AELMIPS, CAELMIPS, NetworkDM, NetworkOutcome
+from cael.embedding.learned import AELMIPS, CAELMIPS, NetworkDM, NetworkOutcome
 from cael.embedding.settings import Growth, NetworkSettings, Objective, Training
 
 __all__ = [

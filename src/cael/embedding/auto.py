@@ -9,19 +9,19 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from cael import draws
-from cael._types import Floats
-from cael.diagnostics import Candidate, with_warnings
+from cael.common.types import Floats
 from cael.embedding.blend import BOUND
 from cael.embedding.cael import CAEL
 from cael.errors import SupportError
-from cael.estimate import Estimate
-from cael.estimators.base import Estimator
 from cael.estimators.doubly_robust import SNDR
+from cael.estimators.estimator import Estimator
+from cael.estimators.problem import Problem
 from cael.estimators.weighting import SNIPS
-from cael.log import FEW, Batch
-from cael.policy import Policy, probabilities, probability_of, support
-from cael.problem import Problem
+from cael.inference.diagnostics import Candidate, with_warnings
+from cael.inference.estimate import Estimate
+from cael.log.logged import FEW, Batch
+from cael.policies import draws
+from cael.policies.policy import Policy, probabilities, probability_of, support
 
 
 @final

@@ -19,7 +19,7 @@ from typing import final
 
 import numpy as np
 
-from cael._types import Floats
+from cael.common.types import Floats
 
 TRUST = 4.0
 """S before the data speak is (1 - R^2)^TRUST of the residual variance: a network that explains most leaves noise."""

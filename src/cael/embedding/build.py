@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from cael._types import Floats, Ints
+from cael.common.types import Floats, Ints
 from cael.embedding.network import ActionNetwork, ContextActionNetwork, Network, Parameters
 from cael.embedding.settings import NetworkSettings
 from cael.embedding.training import TrialData
 from cael.errors import InputError
-from cael.log import LoggedData
+from cael.log.logged import LoggedData
 
 BLOCK = 4096
 BLOCK_FLOATS = {"cpu": 2**18, "device": 2**23}

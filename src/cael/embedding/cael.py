@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, ClassVar, final
 
 import numpy as np
 
-from cael import inference
-from cael._types import Floats
-from cael.diagnostics import Diagnostics
-from cael.embedding.estimators import require_torch
+from cael.common.types import Floats
+from cael.embedding.learned import require_torch
 from cael.embedding.scores import Linear, PathMeans, PathRows, WeightNumbers, choose_bandwidth, columns_of, scores_of
 from cael.embedding.settings import Growth
 from cael.errors import InputError, choose, positive_int
-from cael.estimate import Estimate
-from cael.estimators.base import Estimator, mean_of
-from cael.outcomes.base import FittedOutcome
+from cael.estimators.estimator import Estimator, mean_of
+from cael.estimators.problem import Problem
+from cael.inference import intervals as inference
+from cael.inference.diagnostics import Diagnostics
+from cael.inference.estimate import Estimate
+from cael.inference.weights import effective_sample_size, tail_index
+from cael.outcomes.outcome_model import FittedOutcome
 from cael.outcomes.ridge import Ridge
-from cael.problem import Problem
-from cael.weights import effective_sample_size, tail_index
 
 if TYPE_CHECKING:
-    from cael.embedding.paths import WeightPath
     from cael.embedding.rewards import SparseRewards
+    from cael.embedding.weight_paths import WeightPath
 
 FORMS = ("plain", "self_normalised", "doubly_robust", "self_normalised_doubly_robust")
 BANDWIDTHS = (0.02, 0.04, 0.08, 0.15, 0.3, 0.5, 0.8, 1.3, 2.0, 4.0, 8.0)
@@ -51,7 +51,7 @@ class CAEL(Estimator):
     "slope" takes one bandwidth by SLOPE++; a number is a bandwidth, in units of the spread of f over actions. folds:
     of the cross-fitting. growth: of the network. candidates: the actions of a row that are looked at: "all"; a number
     of draws from the logging policy, beside the logged action and those of the target, which is as exact but loses
-    target mass that no draw is near to (`cael.embedding.cells`); "auto": all while rows times actions are at most five
+    target mass that no draw is near to (`cael.embedding.grid`); "auto": all while rows times actions are at most five
     million, and 64 draws beyond. seed: of folds, training and draws.
 
     >>> import cael
@@ -87,8 +87,8 @@ class CAEL(Estimator):
     def solve_many(self, problems: Sequence[Problem], seeds: Sequence[int]) -> list[Estimate]:
         """Several problems of one shape, all their networks trained at once."""
         require_torch(type(self).__name__)
-        from cael.embedding.paths import weight_path
         from cael.embedding.rewards import sparse_rewards
+        from cael.embedding.weight_paths import weight_path
 
         ridges = [partial(_ridge, problem, self.folds, seed) for problem, seed in zip(problems, seeds, strict=True)]
         logs = [problem.log for problem in problems]

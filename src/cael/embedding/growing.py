@@ -11,13 +11,13 @@ from typing import Any, final
 import numpy as np
 import torch
 
-from cael._types import Array, Floats
-from cael.embedding import sparse
+from cael.common.types import Array, Floats
+from cael.embedding import sparse_network as sparse
 from cael.embedding.inputs import ActionInputs, action_inputs_of
 from cael.embedding.reward_network import Weights, of_actions
 from cael.embedding.settings import Growth
 from cael.embedding.training import TrialData
-from cael.log import LoggedData
+from cael.log.logged import LoggedData
 
 
 @final

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cael._types import Floats
+from cael.common.types import Floats
 from cael.embedding.rows import gather_rows
-from cael.log import LoggedData
+from cael.log.logged import LoggedData
 
 SUMS = 2**24
 """Sums over rows of all inputs are made for so many trials at once that they have about so many numbers."""

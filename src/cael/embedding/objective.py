@@ -17,8 +17,8 @@ from cael.embedding.network import Network, Parameters
 from cael.embedding.rows import gather_rows
 from cael.embedding.settings import Objective
 from cael.embedding.training import Step
-from cael.log import LoggedData
-from cael.policy import Policy, probabilities
+from cael.log.logged import LoggedData
+from cael.policies.policy import Policy, probabilities
 
 CACHE_BYTES = 2**30
 """Weights of all rows and actions are kept, sorted, when they need no more than this; else made batch by batch."""

@@ -13,15 +13,15 @@ from typing import Any, final
 import numpy as np
 import torch
 
-from cael._types import Array, Floats, Ints
+from cael.common.types import Array, Floats, Ints
 from cael.embedding.build import rows_at_once
 from cael.embedding.growing import Choice, Growing, Grown, Member
 from cael.embedding.reward_network import predict, predict_all
 from cael.embedding.settings import Growth
 from cael.embedding.training import check_alike, one_thread, pick_device
 from cael.errors import InputError
-from cael.log import BATCH_BYTES, Batch, LoggedData
-from cael.outcomes.base import FittedOutcome
+from cael.log.logged import BATCH_BYTES, Batch, LoggedData
+from cael.outcomes.outcome_model import FittedOutcome
 from cael.outcomes.ridge import Ridge
 
 JOINS = 2.0

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from cael.codes import LEAST
+from cael.embedding.codes import LEAST
 
 
 class Smoothed(NamedTuple):

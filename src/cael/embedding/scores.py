@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
-from cael._types import Floats
-from cael.diagnostics import NOTHING_LEARNED, Candidate, Diagnostics, EmbeddingFacts, WeightFacts, weighted_by
+from cael.common.types import Floats
 from cael.embedding.blend import BOUND, Blend, PathFacts, blend
-from cael.estimate import Estimate
 from cael.estimators.selection import slope
+from cael.inference.diagnostics import NOTHING_LEARNED, Candidate, Diagnostics, EmbeddingFacts, WeightFacts, weighted_by
+from cael.inference.estimate import Estimate
 
 if TYPE_CHECKING:
     from cael.embedding.rewards import SparseRewards

@@ -16,13 +16,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cael.common.progress import progress
 from cael.embedding.network import Network, Parameters
 from cael.embedding.rows import gather_rows
 from cael.embedding.settings import Training
 from cael.embedding.stream import Stream
 from cael.errors import InputError
-from cael.log import LoggedData
-from cael.progress import progress
+from cael.log.logged import LoggedData
 
 Loss: TypeAlias = Callable[[Parameters, "Step"], tuple[Tensor, dict[str, Tensor]]]
 """(parameters, step) -> the total loss of each trial (T,), and named parts (T,) for the history."""

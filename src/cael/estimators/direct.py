@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, final
 
-from cael.diagnostics import Diagnostics
-from cael.estimate import Estimate
-from cael.estimators.base import Estimator, mean_of
-from cael.outcomes.base import OutcomeModel
+from cael.estimators.estimator import Estimator, mean_of
+from cael.estimators.problem import Problem
+from cael.inference.diagnostics import Diagnostics
+from cael.inference.estimate import Estimate
+from cael.outcomes.outcome_model import OutcomeModel
 from cael.outcomes.ridge import Ridge
-from cael.problem import Problem
 
 NOT_TRAINED = "The outcome model was trained on the rows it predicts: the interval is too narrow."
 MODEL_BIAS = "The interval covers the mean of the model's predictions; the bias of the model is not in it."

@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, final
 
-from cael import weights as W
-from cael._types import Floats
-from cael.estimate import Estimate, ScoreRange
-from cael.estimators.base import lowest_bound, mean_of, mean_plus_ratio, weight_diagnostics
+from cael.common.types import Floats
+from cael.estimators.estimator import lowest_bound, mean_of, mean_plus_ratio, weight_diagnostics
+from cael.estimators.problem import Problem
 from cael.estimators.selection import SLOPE, Tuned, setting
 from cael.estimators.weighting import check_positive, check_share
-from cael.outcomes.base import FixedOutcome, OutcomeModel
+from cael.inference import weights as W
+from cael.inference.estimate import Estimate, ScoreRange
+from cael.outcomes.outcome_model import FixedOutcome, OutcomeModel
 from cael.outcomes.ridge import Ridge
-from cael.problem import Problem
 
 DR_NEEDS = ("propensities", "probabilities")
 

@@ -8,16 +8,16 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from cael import inference
-from cael._types import Array, Floats, Ints, frozen
-from cael.diagnostics import weight_facts, weighted
+from cael.common.types import Array, Floats, Ints, frozen
 from cael.errors import InputError, choose
-from cael.estimate import Estimate
-from cael.estimators.base import Estimator, mean_of, mean_plus_ratio
-from cael.log import Batch, LoggedData
-from cael.policy import Policy, probabilities
-from cael.posterior import Features, RowFeatures, SoftmaxPosterior, fit_softmax
-from cael.problem import Problem
+from cael.estimators.estimator import Estimator, mean_of, mean_plus_ratio
+from cael.estimators.posterior import Features, RowFeatures, SoftmaxPosterior, fit_softmax
+from cael.estimators.problem import Problem
+from cael.inference import intervals as inference
+from cael.inference.diagnostics import weight_facts, weighted
+from cael.inference.estimate import Estimate
+from cael.log.logged import Batch, LoggedData
+from cael.policies.policy import Policy, probabilities
 
 EMBEDDING_BIAS = "The interval covers the mean of the estimate; the bias of the embedding is not in it."
 NOT_CONVERGED = "The posterior's solver stopped before it converged: raise max_iter."

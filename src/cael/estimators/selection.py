@@ -10,12 +10,12 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from cael._types import Floats
-from cael.diagnostics import Candidate, with_warnings
+from cael.common.types import Floats
 from cael.errors import InputError
-from cael.estimate import Estimate
-from cael.estimators.base import Estimator
-from cael.problem import Problem
+from cael.estimators.estimator import Estimator
+from cael.estimators.problem import Problem
+from cael.inference.diagnostics import Candidate, with_warnings
+from cael.inference.estimate import Estimate
 
 SLACK = math.sqrt(6) - 1
 

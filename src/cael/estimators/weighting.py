@@ -7,13 +7,13 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from cael import weights as W
-from cael.diagnostics import Diagnostics
 from cael.errors import InputError
-from cael.estimate import Estimate, ScoreRange
-from cael.estimators.base import Estimator, lowest_bound, mean_of, mean_plus_ratio, weight_diagnostics
+from cael.estimators.estimator import Estimator, lowest_bound, mean_of, mean_plus_ratio, weight_diagnostics
+from cael.estimators.problem import Problem
 from cael.estimators.selection import SLOPE, Tuned, setting
-from cael.problem import Problem
+from cael.inference import weights as W
+from cael.inference.diagnostics import Diagnostics
+from cael.inference.estimate import Estimate, ScoreRange
 
 WEIGHTING_NEEDS = ("propensities", "logged_probability")
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cael.experiments import trial
-from cael.experiments.sources import world_of
+from cael.experiments.logs import world_of
 from cael.experiments.spec import Cell, load
 
 DEFAULT = "n = 1000, k = 500"

@@ -9,9 +9,9 @@ from typing import Any, final
 import numpy as np
 
 import cael
-from cael._types import Floats
-from cael.log import LoggedData
-from cael.policy import Policy, probabilities
+from cael.common.types import Floats
+from cael.log.logged import LoggedData
+from cael.policies.policy import Policy, probabilities
 from cael.worlds import PaperWorld, suite
 
 DRIFT = 0.5
@@ -39,7 +39,7 @@ class ClickWorld:
         return rng.normal(size=(n, 2))
 
     def sample(self, n: int, seed: int) -> LoggedData:
-        from cael.worlds.base import draw_actions
+        from cael.worlds.world import draw_actions
 
         rng = np.random.default_rng([seed, 0xC11C])
         x = self.contexts(n, rng)

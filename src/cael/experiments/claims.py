@@ -18,7 +18,7 @@ from typing import Any, final
 
 import numpy as np
 
-from cael._types import Floats
+from cael.common.types import Floats
 from cael.errors import InputError
 from cael.experiments.summary import Table, statistic_of
 

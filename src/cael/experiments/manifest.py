@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cael._version import __version__
+from cael.common.version import __version__
 from cael.experiments import registry
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from typing import Any, final
 import numpy as np
 
 import cael
-from cael._types import Floats
+from cael.common.types import Floats
 from cael.embedding.settings import objective
-from cael.problem import Problem
+from cael.estimators.problem import Problem
 from cael.worlds import PaperWorld
 
 ROWS = 1000

@@ -11,7 +11,7 @@ import numpy as np
 import cael
 from cael.embedding.settings import objective
 from cael.errors import InputError
-from cael.estimators.base import Estimator
+from cael.estimators.estimator import Estimator
 
 Factory: TypeAlias = Callable[..., Estimator]
 QUICK: dict[str, Any] = {"iterations": 30}

@@ -10,7 +10,7 @@ from typing import Any, final
 
 from cael.errors import InputError, positive_int
 from cael.experiments import registry
-from cael.experiments.sources import plain, world_of
+from cael.experiments.logs import plain, world_of
 
 NAMES = (
     "bias-variance-mse", "samples", "actions", "logging", "epsilon", "noise", "open-bandit", "open-bandit-published",

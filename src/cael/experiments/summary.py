@@ -10,7 +10,7 @@ from typing import Any, final
 
 import numpy as np
 
-from cael._types import Floats, Ints
+from cael.common.types import Floats, Ints
 from cael.errors import InputError, choose
 from cael.experiments.spec import Spec
 from cael.experiments.trial import canonical

@@ -16,11 +16,11 @@ from typing import Any, final
 
 from cael.embedding.auto import Auto
 from cael.errors import CaelError
-from cael.estimate import Estimate
-from cael.evaluation import trusted
+from cael.estimators.problem import Problem
 from cael.experiments import registry
-from cael.experiments.sources import truth_of
-from cael.problem import Problem
+from cael.experiments.logs import truth_of
+from cael.inference.estimate import Estimate
+from cael.results.evaluation import trusted
 
 FORMAT = 2
 """Goes into every key: raise it when a change of the code makes old rows wrong."""

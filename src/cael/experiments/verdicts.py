@@ -26,11 +26,11 @@ import numpy as np
 
 import cael
 from cael.errors import CaelError
-from cael.evaluation import trusted
 from cael.experiments.broken import CONDITIONS, worlds
 from cael.experiments.verdicts_page import LEVELS, page
-from cael.log import LoggedData
-from cael.policy import Policy
+from cael.log.logged import LoggedData
+from cael.policies.policy import Policy
+from cael.results.evaluation import trusted
 
 FIRST = 3000
 SLOW_TO_TRAIN = ("embedding-logistic", "embedding-drawn", "paper, 50 actions")

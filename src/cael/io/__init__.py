@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from cael._lazy import lazily
+from cael.common.lazy import lazily
 
 if TYPE_CHECKING:
-    from cael.io._public import *  # noqa: F403
-    from cael.io._public import __all__ as __all__
+    from cael.io.names import *  # noqa: F403
+    from cael.io.names import __all__ as __all__
 else:
-    __getattr__, __dir__ = lazily(__name__)
+    __getattr__, __dir__ = lazily(__name__, "cael.io.names")

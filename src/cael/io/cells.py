@@ -13,7 +13,7 @@ from typing import Any, final
 
 import numpy as np
 
-from cael._types import Array, Floats, Ints
+from cael.common.types import Array, Floats, Ints
 from cael.errors import InputError
 from cael.io.kinds import is_list, is_number, is_text, is_view
 

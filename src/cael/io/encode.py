@@ -9,7 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
-from cael._types import Array, Floats, Ints
+from cael.common.types import Array, Floats, Ints
 from cael.errors import InputError, positive_int
 from cael.io import cells
 from cael.io.cells import Flaw

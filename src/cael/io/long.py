@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from cael._types import Array, Floats, Ints
+from cael.common.types import Array, Floats, Ints
 from cael.errors import PolicyError
 from cael.io import cells
 from cael.io.columns import CONVENTIONS
 from cael.io.encode import Actions, padded, told
 from cael.io.sources import Source, open_source
 from cael.io.specs import PolicySpec
-from cael.policy import Policy, Tabular
-from cael.sparse import TopK
+from cael.policies.policy import Policy, Tabular
+from cael.policies.topk import TopK
 
 PROBABILITY = ("probability", "prob", "pi", "p", "target_probability", "action_probability")
 SCORE = ("score", "scores", "value")

@@ -8,10 +8,10 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from cael._types import Array
+from cael.common.types import Array
 from cael.errors import InputError, LogError, PolicyError
-from cael.log import LoggedData
-from cael.policy import LoggedOnly, Policy, Tabular, probabilities
+from cael.log.logged import LoggedData
+from cael.policies.policy import LoggedOnly, Policy, Tabular, probabilities
 
 REQUIRED = ("actions", "rewards")
 OPTIONAL = ("contexts", "propensities", "logging", "action_features", "clusters", "timestamps")

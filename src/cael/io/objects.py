@@ -10,10 +10,10 @@ from typing import Any, final
 
 import numpy as np
 
-from cael._types import Array, Floats
+from cael.common.types import Array, Floats
 from cael.errors import PolicyError
 from cael.io.encode import Actions
-from cael.policy import FromModel, Policy
+from cael.policies.policy import FromModel, Policy
 
 
 def load_object(name: str, actions: Actions) -> Policy:

@@ -8,10 +8,10 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cael._types import Array
+from cael.common.types import Array
 from cael.errors import InputError
-from cael.log import LoggedData
-from cael.policy import Policy, Tabular
+from cael.log.logged import LoggedData
+from cael.policies.policy import Policy, Tabular
 
 REQUIRED = ("action", "reward")
 

@@ -13,7 +13,7 @@ from cael.errors import InputError
 from cael.io.files import File, find
 
 if TYPE_CHECKING:
-    from cael._types import Ints
+    from cael.common.types import Ints
 
 REFUSED = {
     "LazyFrame": "call .collect() first",

@@ -1,6 +1,6 @@
 """Outcome models: what reward to expect of a context and an action, q(x, a)."""
 
-from cael.outcomes.base import FittedOutcome, FixedOutcome, OutcomeModel, OutcomeTerms, outcome_terms
+from cael.outcomes.outcome_model import FittedOutcome, FixedOutcome, OutcomeModel, OutcomeTerms, outcome_terms
 from cael.outcomes.ridge import Ridge
 from cael.outcomes.sampled import Sampled
 from cael.outcomes.sklearn import Boosting, Logistic, SklearnOutcome

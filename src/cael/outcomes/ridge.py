@@ -8,10 +8,10 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from cael._types import Array, Floats, Ints
+from cael.common.types import Array, Floats, Ints
 from cael.errors import InputError, choose
-from cael.log import Batch, LoggedData
-from cael.outcomes.base import ACTION_INPUTS, FittedOutcome, OutcomeModel, action_inputs
+from cael.log.logged import Batch, LoggedData
+from cael.outcomes.outcome_model import ACTION_INPUTS, FittedOutcome, OutcomeModel, action_inputs
 
 ALPHAS, ONEHOT_ALPHAS = (1e5, 1e4, 1e3, 1e2, 1e1, 1e0), (1e4, 1e2, 1e1, 1e0)
 """Penalties that "auto" chooses from, the strongest first: of two equal losses the stronger penalty wins."""

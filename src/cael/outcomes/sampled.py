@@ -7,12 +7,12 @@ from typing import final
 
 import numpy as np
 
-from cael import draws
-from cael._types import Array, Floats, Ints
+from cael.common.types import Array, Floats, Ints
 from cael.errors import positive_int
-from cael.log import Batch, LoggedData
-from cael.outcomes.base import FittedOutcome, OutcomeModel
-from cael.policy import Policy, draw, support
+from cael.log.logged import Batch, LoggedData
+from cael.outcomes.outcome_model import FittedOutcome, OutcomeModel
+from cael.policies import draws
+from cael.policies.policy import Policy, draw, support
 
 
 @final

@@ -7,10 +7,10 @@ from typing import Any, final
 
 import numpy as np
 
-from cael._types import Array, Floats, Ints
+from cael.common.types import Array, Floats, Ints
 from cael.errors import InputError, LogError, choose, first_bad
-from cael.log import Batch, LoggedData
-from cael.outcomes.base import ACTION_INPUTS, FittedOutcome, OutcomeModel, action_inputs
+from cael.log.logged import Batch, LoggedData
+from cael.outcomes.outcome_model import ACTION_INPUTS, FittedOutcome, OutcomeModel, action_inputs
 
 PAIR_BYTES = 32 * 2**20
 """Pairs (row, action) are predicted in blocks of this size."""

@@ -9,15 +9,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, final
 
-from cael.auditing import Audit
-from cael.calibration import Calibration
-from cael.comparison import Comparison
 from cael.errors import InputError, positive_int
-from cael.evaluation import Evaluation
-from cael.planning import Plan
-from cael.report import figures
+from cael.judging.audits import Audit
+from cael.report import charts
 from cael.report.view import MOST_GROUPS, ends, room, view
-from cael.segmentation import Segments
+from cael.results.calibration import Calibration
+from cael.results.comparison import Comparison
+from cael.results.evaluation import Evaluation
+from cael.results.planning import Plan
+from cael.results.segmentation import Segments
 
 TEMPLATE = Path(__file__).with_name("page.html.j2")
 
@@ -49,12 +49,12 @@ def render(
     groups = _groups(segments, windows)
     page = view(evaluation, comparison, audit, groups, plan, calibration, title, settings or {}, seed)
     pictures = {
-        "intervals": None if evaluation is None else figures.intervals(evaluation),
-        "lifts": None if comparison is None else figures.lifts(comparison),
-        "weights": None if evaluation is None or evaluation.overlap is None else figures.weights(evaluation.overlap),
-        "support": None if evaluation is None or evaluation.overlap is None else figures.support(evaluation.overlap),
+        "intervals": None if evaluation is None else charts.intervals(evaluation),
+        "lifts": None if comparison is None else charts.lifts(comparison),
+        "weights": None if evaluation is None or evaluation.overlap is None else charts.weights(evaluation.overlap),
+        "support": None if evaluation is None or evaluation.overlap is None else charts.support(evaluation.overlap),
         "segments": _pictures(groups[:MOST_GROUPS]),
-        "paths": [] if evaluation is None else figures.paths(evaluation),
+        "paths": [] if evaluation is None else charts.paths(evaluation),
     }
     return _template().render(page=page, pictures=pictures)
 
@@ -65,9 +65,9 @@ def _groups(segments: Segments | Mapping[str, Segments] | None, windows: Segment
     return [*([] if windows is None else [("window of time", windows)]), *named.items()]
 
 
-def _pictures(groups: Sequence[tuple[str, Segments]]) -> list[figures.Picture]:
+def _pictures(groups: Sequence[tuple[str, Segments]]) -> list[charts.Picture]:
     most = room(len(groups))[0] if groups else 0
-    return [figures.segment_lifts(each, ends(each.rows, most), f"segments-{at}") for at, (_, each) in enumerate(groups)]
+    return [charts.segment_lifts(each, ends(each.rows, most), f"segments-{at}") for at, (_, each) in enumerate(groups)]
 
 
 def save(path: str | Path, evaluation: Evaluation | None = None, **parts: Any) -> Path:

@@ -10,16 +10,16 @@ from typing import Any, final
 
 import numpy as np
 
-from cael._version import __version__
-from cael.auditing import Audit
-from cael.calibration import HEAD as CALIBRATION_HEAD
-from cael.calibration import Calibration
-from cael.comparison import Comparison
-from cael.evaluation import Evaluation, trusted
-from cael.planning import Plan
-from cael.report.figures import is_doubtful
-from cael.segmentation import HEAD, Segments
-from cael.verdict import MEANING, Check, Verdict, by_gravity
+from cael.common.version import __version__
+from cael.judging.audits import Audit
+from cael.judging.verdict import MEANING, Check, Verdict, by_gravity
+from cael.report.charts import is_doubtful
+from cael.results.calibration import HEAD as CALIBRATION_HEAD
+from cael.results.calibration import Calibration
+from cael.results.comparison import Comparison
+from cael.results.evaluation import Evaluation, trusted
+from cael.results.planning import Plan
+from cael.results.segmentation import HEAD, Segments
 
 MOST_ROWS = 60
 MOST_GROUPS = 4

@@ -1,13 +1,13 @@
 """Worlds: simulated problems whose truth is known. Truth lives here, never in a log."""
 
-from cael.worlds.base import World
 from cael.worlds.classification import ClassificationWorld
 from cael.worlds.deficient import DeficientWorld
-from cael.worlds.embedding import EmbeddingWorld
+from cael.worlds.embedded import EmbeddingWorld
 from cael.worlds.open_bandit import KnownRewardWorld, OpenBanditWorld
 from cael.worlds.paper import PaperWorld
 from cael.worlds.smooth import DenseWorld, IndependentWorld
 from cael.worlds.suite import suite
+from cael.worlds.world import World
 
 __all__ = [
     "ClassificationWorld",

@@ -8,11 +8,11 @@ from typing import Any, final
 
 import numpy as np
 
-from cael._types import Array, Floats, Ints
+from cael.common.types import Array, Floats, Ints
 from cael.errors import InputError, choose
-from cael.log import LoggedData
-from cael.policy import Policy
-from cael.scored import EpsilonGreedy
+from cael.log.logged import LoggedData
+from cael.policies.policy import Policy
+from cael.policies.scored import EpsilonGreedy
 from cael.worlds.population import Population, generator
 
 SOURCES = ("digits", "letter", "penbased", "satimage", "optdigits")

@@ -8,10 +8,10 @@ from typing import final
 
 import numpy as np
 
-from cael._types import Array, Floats
+from cael.common.types import Array, Floats
 from cael.errors import InputError
-from cael.log import LoggedData
-from cael.policy import Policy, Tabular
+from cael.log.logged import LoggedData
+from cael.policies.policy import Policy, Tabular
 from cael.worlds.paper import PaperWorld
 
 

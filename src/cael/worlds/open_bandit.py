@@ -9,10 +9,10 @@ from typing import Any, final
 
 import numpy as np
 
-from cael._types import Floats, Ints, frozen
+from cael.common.types import Floats, Ints, frozen
 from cael.errors import InputError
-from cael.log import LoggedData
-from cael.policy import Policy, Tabular, Uniform
+from cael.log.logged import LoggedData
+from cael.policies.policy import Policy, Tabular, Uniform
 from cael.worlds.population import Population, generator
 
 

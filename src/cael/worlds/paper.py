@@ -8,11 +8,11 @@ from typing import final
 
 import numpy as np
 
-from cael._types import Floats, frozen
+from cael.common.types import Floats, frozen
 from cael.errors import InputError, positive_int
-from cael.log import BATCH_BYTES, Batch, LoggedData
-from cael.policy import Policy, as_policy, probabilities
-from cael.worlds.base import ScoredWorld, draw_actions
+from cael.log.logged import BATCH_BYTES, Batch, LoggedData
+from cael.policies.policy import Policy, as_policy, probabilities
+from cael.worlds.world import ScoredWorld, draw_actions
 
 
 @final

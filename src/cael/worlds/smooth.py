@@ -8,12 +8,12 @@ from typing import final
 
 import numpy as np
 
-from cael._types import Floats, Ints, frozen
+from cael.common.types import Floats, Ints, frozen
 from cael.errors import positive_int
-from cael.log import LoggedData
-from cael.policy import Policy
-from cael.worlds.base import ScoredWorld
+from cael.log.logged import LoggedData
+from cael.policies.policy import Policy
 from cael.worlds.population import Population, check_common, check_noise, generator
+from cael.worlds.world import ScoredWorld
 
 
 @final

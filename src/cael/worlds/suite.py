@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from cael.worlds.base import World
 from cael.worlds.classification import ClassificationWorld
 from cael.worlds.deficient import DeficientWorld
-from cael.worlds.embedding import EmbeddingWorld
+from cael.worlds.embedded import EmbeddingWorld
 from cael.worlds.paper import PaperWorld
 from cael.worlds.smooth import DenseWorld, IndependentWorld
+from cael.worlds.world import World
 
 
 def suite(*, fetched: bool = False) -> dict[str, tuple[World, int]]:

@@ -1,0 +1,1 @@
+"""What every room uses: array types, cores, progress, lazy imports, the version."""

@@ -1,0 +1,123 @@
+"""The actions of a row that CAEL looks at: all of them, or some that stand for all without an approximation.
+
+Draw J actions from the logging policy for a row. Together with the logged action they are J + 1 independent draws from
+one distribution, so that, given the set S of the J + 1 and not which of them was logged, the logged action is any of
+them with probability 1 / (J + 1). The uniform distribution on S is thus an exact logging policy of the row, and every
+identity of `cael.codes` holds with it in place of mu: the mean weight is 1 less what is lost, and the estimate is
+unbiased where the reward is a function of the code. Actions of the target join S without logging mass; a part of the
+target that has no list is represented by draws from it, in which the weights are linear. What J decides is how much
+target mass finds a code that S reaches. Derivation: docs/guide/many-actions.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from cael.common.types import Floats, Ints
+from cael.embedding import codes
+from cael.embedding.rewards import SparseRewards
+from cael.log.logged import Batch
+from cael.policies import draws
+from cael.policies.policy import Policy, draw, probabilities, probability_of, support
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """m actions of each of b rows.
+
+    f, mu, pi: (b, m) predicted reward, logging policy (given which actions were drawn) and target. own: (b,) place of
+    the logged action. ratio: (b, m) the plain weight w = pi / mu of the policies themselves, right where mu > 0.
+    second: (b,) sum_a mu w^2 over all actions, or an unbiased estimate of it. lost: (b,) target mass on actions that
+    the logging policy never plays. drawn: J, None where all actions are there.
+    """
+
+    f: Floats
+    mu: Floats
+    pi: Floats
+    own: Ints
+    ratio: Floats
+    second: Floats
+    lost: Floats
+    drawn: int | None
+
+    def logged(self, table: Floats) -> Floats:
+        """The entries (b,) of the logged actions."""
+        return table[np.arange(len(table)), self.own]
+
+    def smooth(self, bandwidth: float) -> codes.Smoothed:
+        """The weights of one bandwidth; 0 is the plain ratio, infinity the on-policy mean.
+
+        Where actions were drawn, lost mass is partly our own doing; the roughness then counts all of it as bias: it is
+        the total variation distance of the target and of what the weights make of the logging policy.
+        """
+        if bandwidth == 0:
+            return codes.Smoothed(self.ratio, self.lost, np.zeros(len(self.f)))
+        found = smooth(self.f, self.mu, self.pi, bandwidth)
+        if self.drawn is None:
+            return found
+        return codes.Smoothed(found.weights, found.lost, found.roughness + 0.5 * found.lost)
+
+
+def smooth(f: Floats, mu: Floats, pi: Floats, bandwidth: float) -> codes.Smoothed:
+    """The weights of one bandwidth; 0 is the plain ratio, infinity the on-policy mean."""
+    if bandwidth == 0:
+        return codes.sharp(mu, pi)
+    if np.isinf(bandwidth):
+        return codes.flat(mu, pi)
+    return codes.rounded(f, mu, pi, bandwidth)
+
+
+def all_cells(logging: Policy, policy: Policy, rewards: SparseRewards, fold: int, batch: Batch) -> Cells:
+    """Every action of every row."""
+    f, mu, pi = rewards.predict(fold, batch), probabilities(logging, batch), probabilities(policy, batch)
+    sharp = codes.sharp(mu, pi)
+    second = np.einsum("ij,ij->i", mu, sharp.weights**2)
+    return Cells(f, mu, pi, batch.actions, sharp.weights, second, sharp.lost, None)
+
+
+def drawn_cells(
+    logging: Policy, policy: Policy, rewards: SparseRewards, fold: int, batch: Batch, size: int, seed: int
+) -> Cells:
+    """The logged action, `size` actions drawn from the logging policy, and those of the target."""
+    u = draws.uniforms(seed, batch.draw_numbers, 2 * size)
+    played = np.hstack([batch.actions[:, None], draw(logging, batch, u[:, :size])])
+    wanted, mass, listed = _wanted(policy, batch, u[:, size:])
+    none = np.zeros(wanted.shape)
+    distinct, place, (mu, pi, known) = draws.merged(
+        np.hstack([played, wanted]),
+        np.hstack([np.full(played.shape, 1 / (size + 1)), none]),
+        np.hstack([np.zeros(played.shape), mass]),
+        np.hstack([np.zeros(played.shape), listed]),
+    )
+    actions = np.where(distinct >= 0, distinct, batch.actions[:, None])  # an empty place has no mass of any kind
+    true_mu, true_pi = probability_of(logging, batch, actions), probability_of(policy, batch, actions)
+    ratio = np.divide(true_pi, true_mu, out=np.zeros_like(true_pi), where=true_mu > codes.LEAST)
+    own = place[:, 0]
+    # Of listed actions the second moment is known; draws from the logging policy are an unbiased sample of the others.
+    second = (np.where(known > 0, true_mu, mu) * ratio**2).sum(axis=1)
+    lost = np.where(true_mu > codes.LEAST, 0.0, pi).sum(axis=1)
+    return Cells(rewards.predict_at(fold, batch, actions), mu, pi, own, ratio, second, lost, size)
+
+
+def _wanted(policy: Policy, batch: Batch, u: Floats) -> tuple[Ints, Floats, Floats]:
+    """Actions (b, m) of the target with masses that sum to 1, and 1 where the action is a listed one."""
+    found = support(policy, batch)
+    if found is None:
+        drawn = draw(policy, batch, u)
+        return drawn, np.full(u.shape, 1 / u.shape[1]), np.zeros(u.shape)
+    listed = (found.actions >= 0).astype(np.float64)
+    if not found.rest.any():
+        return found.actions, found.probabilities, listed
+    others = batch.n_actions - (found.actions >= 0).sum(axis=1)
+    rank = np.minimum((u * others[:, None]).astype(np.intp), np.maximum(others - 1, 0)[:, None])
+    drawn = np.where((others > 0)[:, None], draws.unlisted(found.actions, rank), -1)
+    each = np.broadcast_to((found.rest * others / u.shape[1])[:, None], u.shape)
+    return (
+        np.hstack([found.actions, drawn]),
+        np.hstack([found.probabilities, np.where(drawn >= 0, each, 0.0)]),
+        np.hstack([listed, np.zeros(u.shape)]),
+    )

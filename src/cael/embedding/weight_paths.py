@@ -1,0 +1,174 @@
+"""From predicted rewards to weights: the marginal weights of every bandwidth, row by row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import final
+
+import numpy as np
+import torch
+
+from cael.common.types import Floats, Ints
+from cael.embedding import rounding
+from cael.embedding.grid import Cells, all_cells, drawn_cells
+from cael.embedding.rewards import SparseRewards, blocks
+from cael.embedding.training import deterministic
+from cael.log.logged import BATCH_BYTES, Batch, LoggedData
+from cael.policies.policy import Policy, support
+
+UNIT_ROWS = 256
+"""Rows of each fold from which the unit of the bandwidths is taken."""
+TABLES = 16
+"""Arrays of the size of a block that the weights of one bandwidth need at once."""
+DEVICE_BYTES = 2**28
+"""Of these arrays together on a device, where large blocks keep it busy; a CPU has BATCH_BYTES, which fit its cache."""
+DEVICE_CELLS = 2**21
+"""Rows times actions from which on the weights are made where the networks are; a device that trains for several
+processes has better things to do with less."""
+CPU = torch.device("cpu")
+
+
+@final
+@dataclass(frozen=True)
+class WeightPath:
+    """Weights W(x_i, a_i) for J bandwidths; the first is 0 (the plain ratio), the last infinite (1 everywhere).
+
+    bandwidths: (J,) in units of `unit`, the standard deviation of f over actions within a row. weights: (J, n).
+    second: (J, n) sum_a mu W^2, what W^2 is on average in this row; cross: (J, n) the same of W w. roughness: (J, n)
+    of `codes.Smoothed`. lost: (J,) target mass that no weight carries. smoothed: (J, n) sum_a mu W f, the mean of f
+    under the smoothed target. f_logged, f_target: (n,) f of the logged action, and its mean under the target. drawn:
+    actions that were drawn for each row; None: all were looked at.
+    """
+
+    bandwidths: Floats
+    unit: float
+    weights: Floats
+    second: Floats
+    cross: Floats
+    roughness: Floats
+    lost: Floats
+    smoothed: Floats
+    f_logged: Floats
+    f_target: Floats
+    drawn: int | None = None
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class BlockPath:
+    """What `WeightPath` has of some rows; lost: (J, b)."""
+
+    weights: Floats
+    second: Floats
+    cross: Floats
+    roughness: Floats
+    lost: Floats
+    smoothed: Floats
+    f_logged: Floats
+    f_target: Floats
+
+
+def block_path(cells: Cells, pitches: Floats, device: torch.device = CPU) -> BlockPath:
+    """The path of a block of rows; pitches: (J,) bandwidths times the unit, the first 0. device: of the arithmetic."""
+    if device.type != "cpu":
+        return device_path(cells, pitches, device)
+    shape = (len(pitches), len(cells.f))
+    weights, second, cross, rough, lost, smoothed = (np.empty(shape) for _ in range(6))
+    f, mu, pi = cells.f, cells.mu, cells.pi
+    for j, pitch in enumerate(pitches):
+        found = cells.smooth(pitch)
+        weights[j] = cells.logged(found.weights)
+        second[j] = np.einsum("ij,ij,ij->i", mu, found.weights, found.weights) if j else cells.second
+        cross[j] = np.einsum("ij,ij,ij->i", mu, found.weights, cells.ratio) if j else cells.second
+        smoothed[j] = np.einsum("ij,ij,ij->i", mu, found.weights, f)
+        rough[j], lost[j] = found.roughness, found.lost
+    return BlockPath(weights, second, cross, rough, lost, smoothed, cells.logged(f), np.einsum("ij,ij->i", pi, f))
+
+
+def device_path(cells: Cells, pitches: Floats, device: torch.device) -> BlockPath:
+    """`block_path` in torch."""
+
+    def there(values: Floats) -> torch.Tensor:
+        return torch.tensor(values, dtype=torch.float64, device=device)
+
+    f, mu, pi, ratio, second = map(there, (cells.f, cells.mu, cells.pi, cells.ratio, cells.second))
+    own = torch.as_tensor(np.array(cells.own), device=device)[:, None]
+    found = torch.empty(6, len(pitches), len(f), dtype=torch.float64, device=device)
+    with deterministic():
+        for j, pitch in enumerate(pitches.tolist()):
+            if j == 0:
+                smooth = rounding.Smoothed(ratio, there(cells.lost), torch.zeros_like(second))
+            else:
+                smooth = rounding.flat(mu, pi) if np.isinf(pitch) else rounding.rounded(f, mu, pi, pitch)
+            rough = smooth.roughness + (0.5 * smooth.lost if j and cells.drawn is not None else 0.0)
+            w, mass = smooth.weights, mu * smooth.weights
+            square, cross = ((mass * w).sum(dim=1), (mass * ratio).sum(dim=1)) if j else (second, second)
+            parts = (w.gather(1, own)[:, 0], square, cross, rough, smooth.lost, (mass * f).sum(dim=1))
+            found[:, j] = torch.stack(parts)
+    weights, squares, crosses, roughness, lost, smoothed = found.cpu().numpy()
+    f_logged, f_target = cells.logged(cells.f), np.einsum("ij,ij->i", cells.pi, cells.f)
+    return BlockPath(weights, squares, crosses, roughness, lost, smoothed, f_logged, f_target)
+
+
+def weight_path(
+    log: LoggedData, policy: Policy, rewards: SparseRewards, bandwidths: Floats, drawn: int | None = None, seed: int = 0
+) -> WeightPath:
+    """f(x, a) is the predicted reward; the weights are those of stochastic rounding of f (`codes.rounded`).
+
+    drawn: how many actions of each row are drawn (`cells`), None for all actions.
+    """
+    assert log.logging is not None
+    n, count = len(log), len(bandwidths)
+    weights, second, cross, rough, smoothed = (np.empty((count, n)) for _ in range(5))
+    lost, f_logged, f_target = np.zeros(count), np.empty(n), np.empty(n)
+    unit = unit_of(log, log.logging, policy, rewards, drawn, seed)
+    width = width_of(policy, next(log.take(np.arange(1)).batches()), drawn)
+    device = rewards.device if n * width >= DEVICE_CELLS else CPU
+    for fold, rows in enumerate(rewards.folds):
+        for batch, some in blocks(log, rows, width * TABLES, BATCH_BYTES if device == CPU else DEVICE_BYTES):
+            cells = cells_of(log.logging, policy, rewards, fold, batch, drawn, seed)
+            found = block_path(cells, bandwidths * unit, device)
+            weights[:, some], second[:, some], cross[:, some] = found.weights, found.second, found.cross
+            rough[:, some], smoothed[:, some] = found.roughness, found.smoothed
+            f_logged[some], f_target[some] = found.f_logged, found.f_target
+            lost += found.lost.sum(axis=1) / n
+    return WeightPath(bandwidths, unit, weights, second, cross, rough, lost, smoothed, f_logged, f_target, drawn)
+
+
+def cells_of(
+    logging: Policy, policy: Policy, rewards: SparseRewards, fold: int, batch: Batch, drawn: int | None, seed: int
+) -> Cells:
+    """The actions of a block of rows that are looked at."""
+    if drawn is None:
+        return all_cells(logging, policy, rewards, fold, batch)
+    return drawn_cells(logging, policy, rewards, fold, batch, drawn, seed)
+
+
+def width_of(policy: Policy, first: Batch, drawn: int | None) -> int:
+    """About how many actions of a row are looked at; first: one row."""
+    if drawn is None:
+        return first.n_actions
+    found = support(policy, first)
+    listed = 0 if found is None else found.actions.shape[1]
+    return 1 + drawn + listed + (0 if found is not None and not found.rest.any() else drawn)
+
+
+def unit_of(
+    log: LoggedData, logging: Policy, policy: Policy, rewards: SparseRewards, drawn: int | None, seed: int,
+    numbers: Ints | None = None, rows: int = UNIT_ROWS,
+) -> float:  # fmt: skip
+    """The standard deviation of f over actions within a row, under the logging policy, from some rows of each fold.
+
+    numbers: (n,) that fix what is drawn for the rows, by default their own.
+    """
+    total, count = 0.0, 0
+    width = width_of(policy, next(log.take(np.arange(1)).batches()), drawn)
+    for fold, every in enumerate(rewards.folds):
+        for batch, some in blocks(log, every[:rows], width=width):
+            own = batch if numbers is None else replace(batch, places=numbers[some])
+            cells = cells_of(logging, policy, rewards, fold, own, drawn, seed)
+            mean = np.einsum("ij,ij->i", cells.mu, cells.f)
+            square = float(np.einsum("ij,ij->", cells.mu, (cells.f - mean[:, None]) ** 2))
+            total += square if drawn is None else square * (drawn + 1) / drawn
+            count += len(batch)
+    return float(np.sqrt(total / count)) or 1.0

@@ -1,0 +1,1 @@
+"""One path from a log to an answer: columns, scores, what is kept of the rows, passes."""

@@ -1,0 +1,225 @@
+"""Moments: what is kept of rows that were read, and Combination: a column of contributions made from them.
+
+Every contribution of a streamed estimator is a fixed linear combination of a few columns ("features") whose
+coefficients are known once all rows were read. So means, co-moments and bucket sums of the features are enough for
+its value, its exact standard error, its paired contrasts and its bootstrap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from cael.common.types import Array, Floats, Ints
+from cael.errors import InputError
+
+BUCKETS = 997
+"""Sums of rows that the bootstrap resamples. A prime, so that no period of a log falls into step with it."""
+
+LOSSLESS = 1e3
+"""Sums of squares may be so many times those of the deviations before deviations are summed by themselves: three
+digits of sixteen."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Of p features over n rows, B buckets.
+
+    mean: (p,). comoment: (p, p), sums of products of deviations from the mean. bucket_rows: (B,). bucket_sums: (p, B).
+    """
+
+    n: int
+    mean: Floats
+    comoment: Floats
+    bucket_rows: Floats
+    bucket_sums: Floats
+
+    def merge(self, other: Moments) -> Moments:
+        """Of the rows of both (Chan, Golub and LeVeque 1979): no digits are lost where means are large."""
+        if self.n == 0 or other.n == 0:
+            return other if self.n == 0 else self
+        n, apart = self.n + other.n, other.mean - self.mean
+        return Moments(
+            n,
+            self.mean + apart * (other.n / n),
+            self.comoment + other.comoment + np.outer(apart, apart) * (self.n * (other.n / n)),
+            self.bucket_rows + other.bucket_rows,
+            self.bucket_sums + other.bucket_sums,
+        )
+
+    def stretch(self) -> Moments:
+        """The same without the buckets."""
+        return Moments(self.n, self.mean, self.comoment, np.empty(0), np.empty((len(self.mean), 0)))
+
+
+def empty(p: int) -> Moments:
+    return Moments(0, np.zeros(p), np.zeros((p, p)), np.zeros(BUCKETS), np.zeros((p, BUCKETS)))
+
+
+def buckets_at(block: Floats, first: int, n: int) -> tuple[Floats, Floats]:
+    """Rows (B,) and sums (p, B) of features in `block` (p, m * BUCKETS).
+
+    The n columns from `first` on are rows, and all others are 0. A row's bucket is its place modulo BUCKETS.
+    """
+    p, width = block.shape
+    ends = np.zeros(BUCKETS)
+    ends[: (first + n) % BUCKETS] += 1
+    ends[: first % BUCKETS] -= 1
+    rows = ends + ((first + n) // BUCKETS - first // BUCKETS)
+    return rows, np.ones(width // BUCKETS) @ block.reshape(p, -1, BUCKETS)
+
+
+def buckets_by(features: Floats, bucket: Ints) -> tuple[Floats, Floats]:
+    """Rows (B,) and sums (p, B) of features (p, n) whose rows fall into the given buckets (n,)."""
+    rows = np.bincount(bucket, minlength=BUCKETS).astype(np.float64)
+    return rows, np.stack([np.bincount(bucket, weights=each, minlength=BUCKETS) for each in features]).astype(float)
+
+
+def moments_by(features: Floats, bucket: Ints) -> Moments:
+    """Of features (p, n) whose rows fall into the given buckets (n,)."""
+    rows, sums = buckets_by(features, bucket)
+    return together(cut(features, len(bucket), sums), rows, sums)
+
+
+def cut(features: Floats, size: int, sums: Floats) -> list[Moments]:
+    """Of consecutive stretches of `size` columns of features (p, n), without buckets. sums: (p, B) of the buckets."""
+    n = features.shape[1]
+    if size >= n:
+        return [about_mean(features, sums.sum(axis=1) / n)]
+    parts = (features[:, at : at + size] for at in range(0, n, size))
+    return [about_mean(each, each.mean(axis=1)) for each in parts]
+
+
+def about_mean(rows: Floats, mean: Floats) -> Moments:
+    """Of rows (p, n) with the mean (p,), without buckets.
+
+    Products of the rows as they are, moved to the mean, save a pass over the rows. Where that would lose digits they
+    are taken again, of deviations.
+    """
+    p, n = rows.shape
+    found = products(rows)
+    comoment = found - n * np.outer(mean, mean)
+    if (found.diagonal() > LOSSLESS * comoment.diagonal()).any():
+        comoment = products(rows - mean[:, None])
+    return Moments(n, mean, comoment, np.empty(0), np.empty((p, 0)))
+
+
+def together(parts: Sequence[Moments], rows: Floats, sums: Floats) -> Moments:
+    """Of the rows of all parts, with their buckets."""
+    count = np.array([each.n for each in parts], dtype=np.float64)
+    means = np.stack([each.mean for each in parts])
+    mean = count @ means / count.sum()
+    apart = means - mean
+    comoment = np.sum([each.comoment for each in parts], axis=0) + (apart.T * count) @ apart
+    return Moments(int(count.sum()), mean, comoment, rows, sums)
+
+
+def products(rows: Floats) -> Floats:
+    """rows @ rows.T for few long rows (p, n); by vectors it is three times as fast as the general product."""
+    p = len(rows)
+    found = np.empty((p, p))
+    for at in range(p):
+        found[at, at:] = found[at:, at] = rows[at:] @ rows[at]
+    return found
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Clusters:
+    """Sums of the features by cluster. keys: (m,) 64-bit hashes, sorted. rows: (m,). sums: (m, p)."""
+
+    keys: Array
+    rows: Floats
+    sums: Floats
+
+    def merge(self, other: Clusters) -> Clusters:
+        if not len(self.keys) or not len(other.keys):
+            return other if not len(self.keys) else self
+        return grouped(
+            np.concatenate([self.keys, other.keys]),
+            np.concatenate([self.rows, other.rows]),
+            np.concatenate([self.sums, other.sums]),
+        )
+
+
+def grouped(keys: Array, rows: Floats, sums: Floats) -> Clusters:
+    """Sums (m, p) and row counts (m,) added up by key."""
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]])) if len(keys) else np.empty(0, np.intp)
+    if len(starts) == len(keys):
+        return Clusters(keys, rows[order], sums[order])
+    return Clusters(keys[starts], np.add.reduceat(rows[order], starts), np.add.reduceat(sums[order], starts, axis=0))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Combination:
+    """One column of contributions: constant + coefficients @ features, over the rows of `moments`.
+
+    clusters: the sums by cluster where rows belong together and all clusters are kept; where there were too many,
+    `by_bucket` is true and the buckets, each of which holds whole clusters, stand for them.
+    """
+
+    constant: float
+    coefficients: Floats
+    moments: Moments
+    clusters: Clusters | None = None
+    by_bucket: bool = False
+
+    @property
+    def n(self) -> int:
+        """The number of rows."""
+        return self.moments.n
+
+    @property
+    def value(self) -> float:
+        return self.constant + float(self.coefficients @ self.moments.mean)
+
+    @property
+    def independent(self) -> int:
+        """The number of independent units behind the standard error: rows, clusters, or buckets of clusters."""
+        if self.by_bucket:
+            return int((self.moments.bucket_rows > 0).sum())
+        return self.n if self.clusters is None else len(self.clusters.keys)
+
+    @property
+    def stderr(self) -> float:
+        """The standard error of the value, as of an estimate that has its contributions in memory."""
+        m, n = self.independent, self.n
+        if m < 2:
+            raise InputError("a standard error needs at least 2 rows, or 2 clusters; got fewer.")
+        if self.by_bucket:
+            deviations = self.buckets - self.value
+            squares = float(deviations @ deviations)
+        elif self.clusters is None:
+            # Rounding can leave a quadratic form of a matrix without spread a little below 0.
+            squares = max(0.0, float(self.coefficients @ self.moments.comoment @ self.coefficients))
+        else:
+            sums = (self.clusters.sums - self.clusters.rows[:, None] * self.moments.mean) @ self.coefficients
+            squares = float(sums @ sums) * (m / n) ** 2
+        return math.sqrt(squares / (m - 1) / m)
+
+    @property
+    def buckets(self) -> Floats:
+        """Sums of rows in buckets, scaled so that their mean is the value: units for a bootstrap."""
+        kept = self.moments.bucket_rows > 0
+        rows, sums = self.moments.bucket_rows[kept], self.moments.bucket_sums[:, kept]
+        apart = self.coefficients @ (sums - self.moments.mean[:, None] * rows)
+        return self.value + len(rows) / self.n * apart
+
+    def __sub__(self, other: Combination) -> Combination:
+        if self.moments is not other.moments:
+            raise InputError("cannot subtract estimates that were not made in one pass over the log.")
+        return Combination(
+            self.constant - other.constant,
+            self.coefficients - other.coefficients,
+            self.moments,
+            self.clusters,
+            self.by_bucket,
+        )

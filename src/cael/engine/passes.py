@@ -1,0 +1,162 @@
+"""Passes over a log: tasks are mapped, on threads or on a Dask cluster, and what they keep is merged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Protocol, Self, TypeVar
+
+from cael.errors import InputError
+from cael.io import cells
+from cael.io.reading import Task, batches
+from cael.io.sources import Source
+
+CONNECT = 10
+"""Seconds in which a scheduler must answer."""
+
+ATTEMPTS = 10
+"""Workers that may be lost with one task before it counts as impossible."""
+
+
+class Mergeable(Protocol):
+    def merge(self, other: Self) -> Self: ...
+
+
+M = TypeVar("M", bound=Mergeable)
+
+
+def reduced(
+    function: Callable[[Any, Task], M], work: Any, tasks: Sequence[Task], workers: int, client: Any = None
+) -> M:
+    """function(work, task) of every task, merged in their order, so that the answer is the same each time."""
+    found: M | None = None
+    source: Iterable[tuple[int, M]]
+    if client is None:
+        source = on_threads(function, work, tasks, workers)
+    elif callable(client):
+        source = enumerate(client(partial(_call, function=function, work=work), list(tasks)))
+    else:
+        source = on_dask(function, work, tasks, client)
+    for each in in_order(source):
+        found = each if found is None else found.merge(each)
+    if found is None:
+        raise InputError("the log has no files with rows.")
+    return found
+
+
+def in_order(results: Iterable[tuple[int, M]]) -> Iterator[M]:
+    """The results 0, 1, 2, ... of pairs (number, result) that come in any order."""
+    waiting: dict[int, M] = {}
+    wanted = 0
+    for number, result in results:
+        waiting[number] = result
+        while wanted in waiting:
+            yield waiting.pop(wanted)
+            wanted += 1
+
+
+def on_threads(
+    function: Callable[[Any, Task], M], work: Any, tasks: Sequence[Task], workers: int
+) -> Iterator[tuple[int, M]]:
+    """Arrow and numpy do nearly all of the work outside the interpreter's lock; their own threads are kept out."""
+    from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):
+        if workers == 1 or len(tasks) == 1:
+            for number, task in enumerate(tasks):
+                yield number, function(work, task)
+            return
+        with ThreadPoolExecutor(workers) as pool:
+            running: dict[Future[M], int] = {}
+            left = list(enumerate(tasks))[::-1]
+            try:
+                while left or running:
+                    while left and len(running) < 2 * workers:
+                        number, task = left.pop()
+                        running[pool.submit(function, work, task)] = number
+                    for done in wait(running, return_when=FIRST_COMPLETED).done:
+                        yield running.pop(done), done.result()
+            finally:
+                for future in running:
+                    future.cancel()
+
+
+def on_dask(
+    function: Callable[[Any, Task], M], work: Any, tasks: Sequence[Task], client: Any
+) -> Iterator[tuple[int, M]]:
+    """A worker that is lost takes nothing with it: what it had not handed over is computed again by the others."""
+    from dask import config
+    from distributed import KilledWorker, as_completed
+
+    with config.set({"distributed.scheduler.allowed-failures": ATTEMPTS}), connected(client) as cluster:
+        # The work goes along with every task: what is scattered is lost with the workers that hold it.
+        futures = cluster.map(_call, tasks, function=function, work=work, pure=False)
+        number_of = {future.key: number for number, future in enumerate(futures)}
+        try:
+            for future in as_completed(futures):
+                yield number_of[future.key], future.result()
+                future.release()
+        except KilledWorker as error:
+            raise InputError(f"the cluster lost several workers over one task of this log: {error}") from None
+        finally:
+            cluster.cancel(futures)
+
+
+def _call(task: Task, *, function: Callable[[Any, Task], M], work: Any) -> M:
+    """One task in a process of its own, where numpy's threads would fight with those of the other workers."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):
+        return function(work, task)
+
+
+@contextmanager
+def connected(client: Any) -> Iterator[Any]:
+    """A Dask client as it is, or one for the address of a scheduler."""
+    if not isinstance(client, str):
+        yield client
+        return
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise InputError("--dask needs Dask, which is not installed: pip install 'cael[dask]'.") from error
+    try:
+        opened = Client(client, timeout=CONNECT)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise InputError(f"there is no Dask scheduler at {client}: {error}.") from None
+    with opened:
+        yield opened
+
+
+class Distinct:
+    """Distinct labels of a column."""
+
+    def __init__(self, labels: set[Any]) -> None:
+        self.labels = labels
+
+    def merge(self, other: Distinct) -> Distinct:
+        return Distinct(self.labels | other.labels)
+
+
+def distinct_actions(
+    table: Source, tasks: tuple[Task, ...], column: str, types: dict[str, Any], workers: int
+) -> list[Any]:
+    """The sorted distinct labels of a column: whole numbers if all are, else text."""
+    found = reduced(distinct_of, (column, types), tasks, workers).labels
+    if len({type(each) for each in found}) > 1:
+        found = {str(each) for each in found}
+    return sorted(found)
+
+
+def distinct_of(work: tuple[str, dict[str, Any]], task: Task) -> Distinct:
+    import pyarrow.compute as pc
+
+    column, types = work
+    found: set[Any] = set()
+    for batch in batches(task, [column], 2**17, types):
+        _, labels, _ = cells.labels(column, [pc.unique(cells.plain(batch.column(0)))])
+        found.update(labels)
+    return Distinct(found)

@@ -1,0 +1,1 @@
+"""From scores to estimates: weights, standard errors, intervals, diagnostics, lift, overlap."""

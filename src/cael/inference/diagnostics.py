@@ -1,0 +1,282 @@
+"""Diagnostics: the doubts about an estimate, as numbers; one place turns them into words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any, final
+
+import numpy as np
+
+from cael.common.types import Floats
+from cael.inference.weights import effective_sample_size, tail_index
+
+LOW_ESS, LOW_ESS_SHARE = 100.0, 0.01
+MEAN_WEIGHT_Z = 3.0
+HEAVY_TAIL = 0.7
+UNSUPPORTED = 0.01
+ONE_ROW = 0.1
+NOTHING_LEARNED = (
+    "No model predicts held-out rewards better than their mean: nothing was learned to share between actions."
+)
+
+
+@final
+@dataclass(frozen=True)
+class Candidate:
+    """One candidate on the path of a data-driven choice."""
+
+    name: str
+    value: float
+    width: float
+    accepted: bool
+    chosen: bool
+
+
+@final
+@dataclass(frozen=True)
+class TrainingFacts:
+    """What a learned embedding looks like after training.
+
+    iterations: steps taken. history: losses by name, with "iteration". bias_bound: mean over rows of the half-Gini of
+    the posterior and the weights, which times (q_max - q_min) bounds |bias| (Proposition 1). variance_bound: the
+    posterior's term of Proposition 2, with the observed r^2. renyi_entropy: mean order-2 entropy of the posterior;
+    effective_actions: mean of its exponential. converged: of the final posterior's solver.
+    """
+
+    iterations: int
+    history: dict[str, tuple[float, ...]]
+    stopped_early: bool
+    bias_bound: float
+    variance_bound: float
+    renyi_entropy: float
+    effective_actions: float
+    converged: bool
+
+
+@final
+@dataclass(frozen=True)
+class EmbeddingFacts:
+    """What `CAEL` learned and chose.
+
+    bandwidth: of the smoothing, in units of `unit`, the spread of f over actions. sharp_share: weight of the unbiased
+    estimate in the blend. explained: held-out R^2 of f. inputs: action inputs that the network uses. network_share: of
+    the network in f, the rest is a ridge model. penalty: of the network's group lasso. losses: held-out losses by round
+    and penalty, as shares of the reward's variance. roughness: |bias| is at most this times the range of what f misses.
+    lost_mass: target mass that no weight carries. error: root of the estimated mean squared error. trained_rows: rows
+    that trained and judged the networks. candidates: actions that were drawn for each row (None: all were looked at).
+    """
+
+    bandwidth: float
+    unit: float
+    sharp_share: float
+    explained: float
+    inputs: int
+    network_share: float
+    penalty: float
+    losses: tuple[tuple[float, ...], ...]
+    roughness: float
+    lost_mass: float
+    error: float
+    trained_rows: int
+    candidates: int | None
+
+    def facts(self) -> list[tuple[str, str]]:
+        """What the printed forms show, as (name, text) pairs."""
+        if self.explained == 0:
+            return [("reward explained, held out", "nothing: no model beats the mean reward")]
+        width = "infinite" if math.isinf(self.bandwidth) else f"{self.bandwidth:g}"
+        parts = [
+            *([f"a network of {self.inputs} action inputs"] if self.network_share > 0 else []),
+            *(["a ridge model"] if self.network_share < 1 else []),
+        ]
+        return [
+            ("bandwidth", f"{width}, blended with {self.sharp_share:.1%} of the sharp estimate"),
+            ("reward explained, held out", f"{self.explained:.1%} by {' and '.join(parts)}"),
+            *(
+                [("actions", f"{self.candidates} drawn a row; {self.lost_mass:.1%} of the target near none of them")]
+                if self.candidates
+                else []
+            ),
+        ]
+
+
+@final
+@dataclass(frozen=True)
+class Diagnostics:
+    """How much an estimate can be trusted.
+
+    n: rows. effective_sample_size: (sum w)^2 / sum w^2. max_weight, mean_weight: of the weights that were used.
+    mean_weight_z: (mean of the unmodified weights - 1) / its standard error; far from 0 means wrong propensities or
+        a target that the log does not cover. tail_index: Pareto k of the largest weights (None: no tail to fit).
+    unsupported_mass: the target's mean probability of actions that the logging policy never plays (None: unknown).
+    clipped_share: share of rows whose weight was changed by clipping, switching or shrinking.
+    cross_fitted: whether every row was predicted by a model that did not see it (None: no model was trained).
+    bias_bound: a bound on |bias|, for the bias-aware interval (None: no claim). stderr_floor: the standard error that
+        known second moments of the weights imply, which that interval uses where it is the larger. choices: how many
+        estimators this one was chosen from, which that interval accounts for.
+    path: what a data-driven choice looked at. training, embedding: of a learned embedding. warnings: all this in words.
+    """
+
+    n: int
+    effective_sample_size: float | None = None
+    max_weight: float | None = None
+    mean_weight: float | None = None
+    mean_weight_z: float | None = None
+    tail_index: float | None = None
+    unsupported_mass: float | None = None
+    clipped_share: float | None = None
+    cross_fitted: bool | None = None
+    bias_bound: float | None = None
+    stderr_floor: float | None = None
+    choices: int = 1
+    path: tuple[Candidate, ...] = ()
+    training: TrainingFacts | None = None
+    embedding: EmbeddingFacts | None = None
+    warnings: tuple[str, ...] = field(default=())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain types, ready for JSON; an infinite bandwidth is null."""
+        told = asdict(self)
+        if self.embedding is not None and math.isinf(self.embedding.bandwidth):
+            told["embedding"]["bandwidth"] = None
+        return {
+            **told,
+            "path": [asdict(candidate) for candidate in self.path],
+            "warnings": list(self.warnings),
+        }
+
+
+@final
+@dataclass(frozen=True)
+class WeightFacts:
+    """What the unmodified weights (n,) of a log and a target say; computed once for all estimators."""
+
+    n: int
+    mean: float
+    z: float | None
+    tail: float | None
+    unsupported_mass: float | None
+    expected: float = 1.0
+
+
+def weight_facts(
+    w: Floats, clusters_stderr: float, unsupported_mass: float | None, expected: float = 1.0
+) -> WeightFacts:
+    """Facts about weights whose mean should be `expected`; `clusters_stderr` is the standard error of that mean."""
+    mean = float(w.mean())
+    z = (mean - expected) / clusters_stderr if clusters_stderr > 0 else None
+    tail = tail_index(w)
+    return WeightFacts(len(w), mean, z, None if math.isnan(tail) else tail, unsupported_mass, expected)
+
+
+def weighted(
+    w: Floats,
+    raw: Floats,
+    facts: WeightFacts,
+    *,
+    cross_fitted: bool | None = None,
+    extra: tuple[str, ...] = (),
+) -> Diagnostics:
+    """Diagnostics of an estimate that used weights w (n,), made from the raw ones (n,)."""
+    changed = None if w is raw else float(np.mean(w != raw))
+    return weighted_by(
+        effective_sample_size(w), float(w.max()), facts, mean=float(w.mean()), clipped_share=changed,
+        cross_fitted=cross_fitted, extra=extra,
+    )  # fmt: skip
+
+
+def weighted_by(
+    effective: float,
+    largest: float,
+    facts: WeightFacts,
+    *,
+    mean: float | None = None,
+    clipped_share: float | None = None,
+    cross_fitted: bool | None = None,
+    extra: tuple[str, ...] = (),
+) -> Diagnostics:
+    """The same, from the effective sample size, the largest weight and the mean (by default that of the facts)."""
+    mean = facts.mean if mean is None else mean
+    found = Diagnostics(
+        n=facts.n,
+        effective_sample_size=effective,
+        max_weight=largest,
+        mean_weight=mean,
+        mean_weight_z=facts.z,
+        tail_index=facts.tail,
+        unsupported_mass=facts.unsupported_mass,
+        clipped_share=clipped_share,
+        cross_fitted=cross_fitted,
+    )
+    return with_warnings(found, (*words(found, facts, largest / (mean * facts.n) if mean > 0 else None), *extra))
+
+
+def with_warnings(found: Diagnostics, warnings: tuple[str, ...]) -> Diagnostics:
+    from dataclasses import replace
+
+    return replace(found, warnings=(*found.warnings, *warnings))
+
+
+def words(found: Diagnostics, facts: WeightFacts, largest_share: float | None) -> tuple[str, ...]:
+    """The doubts as sentences."""
+    said: list[str] = []
+    ess, n = found.effective_sample_size or 0.0, found.n
+    if ess == 0:
+        said.append("No logged action has positive target probability: no row says anything about the target.")
+    elif ess < LOW_ESS or ess < LOW_ESS_SHARE * n:
+        said.append(f"The weights leave the worth of only {ess:.1f} of {n} rows.")
+    if largest_share is not None and largest_share > ONE_ROW:
+        said.append(f"One row carries {largest_share:.0%} of all the weight.")
+    if facts.z is not None and abs(facts.z) > MEAN_WEIGHT_Z:
+        said.append(
+            f"The mean weight is {facts.mean:.3g} and should be {facts.expected:.3g} ({facts.z:+.1f} standard errors "
+            "off): the propensities may be wrong, or the target plays what the log does not hold."
+        )
+    if facts.tail is not None and facts.tail > HEAVY_TAIL:
+        said.append(
+            f"The weights have a heavy tail (Pareto k = {facts.tail:.2f} > {HEAVY_TAIL}): the interval is too narrow."
+        )
+    if facts.unsupported_mass is not None and facts.unsupported_mass > UNSUPPORTED:
+        said.append(
+            f"{facts.unsupported_mass:.1%} of the target's probability lies on actions that the logging policy "
+            "never plays."
+        )
+    if found.cross_fitted is False:
+        said.append("The outcome model was trained on the rows it predicts: the interval is too narrow.")
+    return tuple(said)
+
+
+def of_contrast(a: Diagnostics, b: Diagnostics) -> Diagnostics:
+    """Diagnostics of a - b: the weaker of the two in each respect, and the warnings of both; without a floor."""
+
+    def worst(pick: Any, x: Any, y: Any) -> Any:
+        known = [value for value in (x, y) if value is not None]
+        return pick(known) if known else None
+
+    return Diagnostics(
+        n=a.n,
+        effective_sample_size=worst(min, a.effective_sample_size, b.effective_sample_size),
+        max_weight=worst(max, a.max_weight, b.max_weight),
+        tail_index=worst(max, a.tail_index, b.tail_index),
+        unsupported_mass=worst(max, a.unsupported_mass, b.unsupported_mass),
+        cross_fitted=worst(min, a.cross_fitted, b.cross_fitted),
+        bias_bound=None if a.bias_bound is None or b.bias_bound is None else a.bias_bound + b.bias_bound,
+        choices=a.choices * b.choices,  # each pair of candidates could have been the one
+        warnings=tuple(dict.fromkeys((*a.warnings, *b.warnings))),
+    )
+
+
+def contrast_floor(errors: tuple[float, float, float], floors: tuple[float | None, float | None]) -> float | None:
+    """The floor of the standard error of a - b, from the errors of a, b and a - b and the floors of a and b.
+
+    Each error is raised to its floor, and the correlation that the paired rows show is kept: a - a has the floor 0.
+    """
+    a, b, both = errors
+    if floors[0] is None and floors[1] is None:
+        return None
+    raised = max(a, floors[0] or 0.0), max(b, floors[1] or 0.0)
+    if a == 0 or b == 0:
+        return math.hypot(*raised)
+    apart = (both**2 - (a - b) ** 2) * (raised[0] / a) * (raised[1] / b)
+    return math.sqrt(max((raised[0] - raised[1]) ** 2 + apart, 0.0))

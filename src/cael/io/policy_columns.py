@@ -1,0 +1,211 @@
+"""Policies from the columns of a log, from long tables and from Python objects: a spec in, a Policy out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from cael.common.types import Array, Floats, Ints
+from cael.errors import PolicyError
+from cael.io import cells
+from cael.io.cells import Flaw
+from cael.io.encode import Actions, columns_of, matrix, padded, told
+from cael.io.files import format_of
+from cael.io.kinds import is_list, is_text
+from cael.io.long import long_policy
+from cael.io.objects import load_object
+from cael.io.sources import Source
+from cael.io.specs import HELP, PolicySpec, parse
+from cael.policies.policy import LoggedOnly, Policy, Tabular, Uniform
+from cael.policies.scored import EpsilonGreedy, Softmax
+from cael.policies.topk import TopK
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows of a log inside its source. kept: (n,) row numbers, or None for all. id: the column of decision ids."""
+
+    source: Source
+    actions: Actions
+    kept: Ints | None
+    id: str | None
+
+    def only(self, values: Array) -> Array:
+        return values if self.kept is None else values[self.kept]
+
+    def refuse(self, name: str, found: list[Flaw]) -> None:
+        """An error for flaws on rows of the log; a policy's rows are never left out, that would choose the data."""
+        for flaw in found:
+            rows = flaw.rows if self.kept is None else np.intersect1d(flaw.rows, self.kept)
+            if len(rows):
+                flaw = Flaw(flaw.column, flaw.what, rows, flaw.example)
+                raise PolicyError(f"policy {name!r} on {self.source.name}: {told(flaw, self.source)}. Correct them.")
+
+
+def build(given: str | Mapping[str, Any] | PolicySpec, rows: Rows, logging: Policy | None) -> Policy:
+    """The policy that a spec means on these rows."""
+    spec = parse(given)
+    if isinstance(spec, str):
+        spec = guess(spec, rows.source)
+    if spec.kind == "uniform":
+        return Uniform(len(rows.actions))
+    if spec.kind == "logging":
+        if logging is None:
+            raise PolicyError(
+                "policy 'logging': the logging policy is not known for all actions. Give it with logging= (--logging)."
+            )
+        return logging
+    if spec.kind == "python":
+        return load_object(spec.what, rows.actions)
+    try:
+        if spec.kind == "table" or (spec.kind in ("softmax", "greedy") and format_of(spec.what)):
+            return long_policy(spec, rows.source, rows.actions, rows.kept, rows.id)
+        return BUILDERS[spec.kind](spec, rows)
+    except PolicyError as error:
+        text = str(error)
+        if text.startswith("policy "):
+            raise
+        counted = "" if rows.kept is None else " Rows are counted without those that were left out."
+        raise PolicyError(f"policy '{spec}': {text}{counted}") from None
+
+
+def guess(name: str, source: Source) -> PolicySpec:
+    """A bare column: lists are all probabilities, a float is that of the logged action, text a choice."""
+    import pyarrow.types as t
+
+    if name not in source.names:
+        raise PolicyError(
+            f"policy {name!r} is neither a column of {source.name} (it has {', '.join(map(repr, source.names[:30]))}) "
+            f"nor a file nor one of the kinds:\n{HELP}"
+        )
+    kind = source.type_of(name)
+    if is_list(kind):
+        return PolicySpec("dense", name)
+    if t.is_floating(kind) or t.is_decimal(kind):
+        return PolicySpec("probability", name)
+    if is_text(kind):
+        text = cells.plain(source.chunks(name)[0])[:1].to_pylist() if source.chunks(name) else [""]
+        return PolicySpec("dense" if str(text[0] or "").startswith("[") else "choice", name)
+    raise PolicyError(
+        f"policy {name!r}: a column of {kind} can mean two things. Say probability:{name} if it is the probability of "
+        f"the logged action, choice:{name} if it is the action that the policy chooses."
+    )
+
+
+def _probability(spec: PolicySpec, rows: Rows) -> Policy:
+    values, found = cells.numbers(spec.what, _chunks(rows, spec.what))
+    rows.refuse(str(spec), [*found, *cells.flaws(spec.what, {"is not in [0, 1]": ~_in_unit(values)}, values)])
+    return LoggedOnly(rows.only(values))
+
+
+def _in_unit(values: Floats) -> Array:
+    return (values >= 0) & (values <= 1) | np.isnan(values)
+
+
+def _dense(spec: PolicySpec, rows: Rows) -> Policy:
+    return Tabular(_table_of(spec, rows), copy=False)
+
+
+def _softmax(spec: PolicySpec, rows: Rows) -> Policy:
+    return Softmax(_table_of(spec, rows), temperature=spec.temperature)
+
+
+def _greedy(spec: PolicySpec, rows: Rows) -> Policy:
+    return EpsilonGreedy(_table_of(spec, rows), epsilon=spec.epsilon)
+
+
+def _table_of(spec: PolicySpec, rows: Rows) -> Floats:
+    """(n, k) numbers from a column of lists or from k columns."""
+    names, k = columns_of(rows.source, spec.what, f"policy '{spec}'"), len(rows.actions)
+    if "*" in spec.what and "+" not in spec.what:
+        names = _by_suffix(spec, names, rows.actions)
+    table, _, found = matrix(rows.source, names, 0, categories=False)
+    rows.refuse(str(spec), found)
+    if table.shape[1] != k:
+        more = isinstance(rows.actions.labels[-1], int) and table.shape[1] > max(k - 1, rows.actions.labels[-1])
+        advice = f" Give n_actions={table.shape[1]} (--n-actions) if there are that many." if more else ""
+        raise PolicyError(
+            f"policy '{spec}' gives {table.shape[1]} numbers a row, but there are {k} actions: "
+            f"{rows.actions.shown()}.{advice} An action table (--actions) lists actions that the log does not hold."
+        )
+    return rows.only(table)
+
+
+def _by_suffix(spec: PolicySpec, names: list[str], actions: Actions) -> list[str]:
+    """The columns in the order of the actions, whose labels stand where the pattern has its star."""
+    before, _, after = spec.what.partition("*")
+    by_label = {name[len(before) : len(name) - len(after)]: name for name in names}
+    wanted = [str(label) for label in actions.labels]
+    missing = [label for label in wanted if label not in by_label]
+    extra = [by_label[label] for label in by_label if label not in set(wanted)]
+    if missing or extra:
+        what = f"there is no column {before}{missing[0]}{after}" if missing else f"{extra[0]} is not an action"
+        raise PolicyError(
+            f"policy '{spec}': {what}; there must be one column for each of {actions.shown()}. An action table "
+            "(--actions) or --n-actions lists actions that the log does not hold."
+        )
+    return [by_label[label] for label in wanted]
+
+
+def _choice(spec: PolicySpec, rows: Rows) -> Policy:
+    chosen, found = action_numbers(spec.what, _chunks(rows, spec.what), rows.actions)
+    rows.refuse(str(spec), found)
+    k = len(rows.actions)
+    if not 0 <= spec.epsilon <= 1:
+        raise PolicyError(f"epsilon must be in [0, 1]; got {spec.epsilon}.")
+    sure = 1.0 if k == 1 else 1 - spec.epsilon + spec.epsilon / k
+    numbers = rows.only(chosen)[:, None]
+    return TopK(numbers, np.full(numbers.shape, sure), k, rest="uniform" if k > 1 else "error")
+
+
+def _topk(spec: PolicySpec, rows: Rows) -> Policy:
+    columns = columns_of(rows.source, spec.what, f"policy '{spec}'")
+    if len(columns) != 2:
+        raise PolicyError(
+            f"policy '{spec}': topk needs two columns of lists, actions and probabilities, as "
+            f"topk:ACTIONS+PROBABILITIES; got {len(columns)}."
+        )
+
+    def cast(column: str, chunks: list[Any]) -> Any:
+        return action_numbers(column, chunks, rows.actions)
+
+    lengths, (numbers,), wrong = cells.lists(columns[0], rows.source.chunks(columns[0]), cast)
+    other, (listed,), also = cells.lists(columns[1], rows.source.chunks(columns[1]), cells.numbers)
+    rows.refuse(str(spec), [*wrong, *also])
+    apart = np.flatnonzero(lengths != other)
+    if len(apart):
+        what = f"and column {columns[1]!r} have lists of different lengths"
+        rows.refuse(str(spec), [Flaw(columns[0], what, apart, f"{lengths[apart[0]]} and {other[apart[0]]}")])
+    return TopK(
+        rows.only(padded(lengths, numbers, -1)), rows.only(padded(lengths, listed, 0.0)), len(rows.actions), spec.rest
+    )
+
+
+def action_numbers(column: str, chunks: list[Any], actions: Actions) -> tuple[Ints, list[Flaw]]:
+    """Action numbers of a column of actions; unknown ones are flaws."""
+    codes, distinct, found = cells.labels(column, chunks)
+    numbers = actions.numbers(codes, distinct)
+    unknown = np.flatnonzero(numbers == -2)
+    if len(unknown):
+        what = f"is not among the actions {actions.shown()}"
+        found = [*found, Flaw(column, what, unknown, repr(distinct[codes[unknown[0]]]))]
+    return numbers, found
+
+
+def _chunks(rows: Rows, column: str) -> list[Any]:
+    rows.source.need(column)
+    return rows.source.chunks(column)
+
+
+BUILDERS = {
+    "probability": _probability,
+    "dense": _dense,
+    "topk": _topk,
+    "choice": _choice,
+    "softmax": _softmax,
+    "greedy": _greedy,
+}

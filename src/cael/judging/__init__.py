@@ -1,0 +1,1 @@
+"""Whether a number can be trusted: thresholds, checks, verdict, survey, audit."""

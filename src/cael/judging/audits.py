@@ -1,0 +1,119 @@
+"""audit: is this log what it says it is? Propensities, frequencies, drift, duplicates and support; no target needed."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, final
+
+from cael.errors import InputError, positive_int
+from cael.inference.intervals import check_level
+from cael.judging import audit_checks as C
+from cael.judging.audit_checks import Frequency, Period
+from cael.judging.survey import survey, time_blocks
+from cael.judging.verdict import COLOURS, MARKS, Check, by_gravity, worst
+from cael.log.logged import LoggedData
+from cael.results.evaluation import html_rows
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+MOST_SHOWN = 20
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Audit:
+    """What speaks for and against a log, before any policy is asked about.
+
+    checks: each with a status and a sentence. actions: the frequencies that are furthest off, at most 20. deciles: how
+    often actions were taken whose stated probability lies in a range (empty where the logging policy is not known).
+    periods: the log in stretches of time. fingerprint: of the log.
+    """
+
+    log: str
+    fingerprint: str
+    checks: tuple[Check, ...]
+    actions: tuple[Frequency, ...]
+    deciles: tuple[Frequency, ...]
+    periods: tuple[Period, ...]
+
+    @property
+    def status(self) -> str:
+        """The worst of the checks: "pass", "warn" or "fail"."""
+        return worst(self.checks)
+
+    def __getitem__(self, name: str) -> Check:
+        for each in self.checks:
+            if each.name == name:
+                return each
+        raise KeyError(f"no check named {name!r}; there are: {', '.join(each.name for each in self.checks)}")
+
+    def __repr__(self) -> str:
+        told = "; ".join(each.sentence for each in by_gravity(self.checks) if each.status in ("warn", "fail"))
+        return f"Audit({self.status}" + (f"; {told}" if told else "") + ")"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain types, ready for JSON."""
+        told = asdict(self)
+        return {"status": self.status, **{k: list(v) if isinstance(v, tuple) else v for k, v in told.items()}}
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.text import Text
+
+        yield Text.assemble(("audit: ", "bold"), (self.status, f"bold {COLOURS[self.status]}"), f" of {self.log}")
+        for each in self.checks:
+            yield Text(f"{MARKS[each.status]} {each.sentence}", style=COLOURS[each.status])
+
+    def _repr_html_(self) -> str:
+        rows = [(each.name, each.status, each.sentence) for each in self.checks]
+        caption = f"<caption>Audit: {html.escape(self.status)}. {html.escape(self.log)}</caption>"
+        return f"<table>{caption}{html_rows(('check', 'status', ''), rows)}</table>"
+
+
+def audit(log: LoggedData, *, p_value: float = 0.001, blocks: int = 10, names: Sequence[object] | None = None) -> Audit:
+    """Check a log against itself: what the propensities say should have happened, and what did.
+
+    p_value: below it a deviation counts as beyond chance; every family of tests (actions, deciles, periods) keeps its
+    chance of even one false alarm below it (Holm). blocks: stretches of time, in the order of the timestamps, or of the
+    rows where there are none. names: (k,) of the actions, for the messages; their numbers if None.
+
+    >>> import cael
+    >>> log, _ = cael.testing.example()
+    >>> cael.audit(log).status
+    'pass'
+    """
+    if not isinstance(log, LoggedData):
+        raise InputError(f"expected a cael.LoggedData; got {type(log).__name__}.")
+    check_level(p_value)
+    if names is not None and len(names) != log.n_actions:
+        raise InputError(f"names must have one entry for each of the {log.n_actions} actions; got {len(names)}.")
+    positive_int("blocks", blocks, least=2)
+    if len(log) < 2 * blocks:
+        raise InputError(
+            f"an audit needs at least {2 * blocks} rows, 2 for each of {blocks} stretches of time; the log has "
+            f"{len(log)}. Pass a smaller blocks=."
+        )
+    found, block = survey(log), time_blocks(log, blocks)
+    actions, deciles = C.by_action(log, found, names), C.by_decile(log)
+    periods = C.by_period(log, found, block)
+    checks = [
+        C.known(log, found),
+        C.sums(log, found),
+        C.rounding(log),
+        C.action_check(actions, p_value, len(log)),
+        C.decile_check(deciles, p_value),
+        C.surprise_check(log, found, p_value),
+        C.column_check(log, found),
+        C.effect_check(log),
+        C.period_check(periods, p_value),
+        *C.drifts(log, block, p_value),
+        C.duplicates(log),
+        C.support(log, found),
+        C.reward(log),
+    ]
+    shown = sorted(actions, key=lambda each: 1.0 if each.p_value is None else each.p_value)[:MOST_SHOWN]
+    return Audit(
+        repr(log), log.fingerprint, tuple(each for each in checks if each), tuple(shown), deciles, periods
+    )  # fmt: skip

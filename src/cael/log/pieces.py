@@ -1,0 +1,234 @@
+"""From a record batch to the arrays of its rows, cast and checked as at the door of `cael.read`, flaws counted."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+
+from cael.common.types import Array, Floats, Ints
+from cael.errors import InputError
+from cael.io import cells
+from cael.io.cells import Flaw
+from cael.io.columns import Columns
+from cael.io.encode import Actions, matrix
+from cael.io.kinds import is_text
+from cael.io.policy_columns import action_numbers
+from cael.io.sources import Source
+from cael.log.logged import Batch
+from cael.log.scratch import Scratch
+
+SHOWN = 5
+"""Rows that a message names."""
+
+LEAST, MOST = math.ulp(0.0), float(np.finfo(np.float64).max)
+"""The least positive number, and the largest finite one."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Door:
+    """How the columns of a log become arrays; the same for every batch. contexts, clusters, times: whether they are
+    needed. categories: whether contexts may be text, which becomes columns of 0 and 1."""
+
+    roles: Columns
+    actions: Actions
+    propensities: bool
+    contexts: bool
+    segments: tuple[str, ...] = ()
+    times: bool = True
+    categories: bool = False
+    clusters: bool = True
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """The rows of a batch that are kept. source: the batch as a table, all rows. rows: (n,) places of the kept rows in
+    it, None for all. contexts: (n, d). clusters: (n,) 64-bit hashes. segments: (labels, codes (n,)) for each column.
+    """
+
+    source: Source
+    rows: Ints | None
+    actions: Ints
+    rewards: Floats
+    propensities: Floats | None
+    contexts: Floats
+    clusters: Array | None
+    times: Array | None
+    segments: tuple[tuple[list[str], Ints], ...]
+    flaws: tuple[Flaw, ...]
+    read: int
+
+    def __len__(self) -> int:
+        return len(self.rewards)
+
+    def batch(self, part: slice, n_actions: int, features: Floats | None) -> Batch:
+        """Rows of the piece, as policies and models see them; policies made from this batch count from its start."""
+        return Batch(
+            part, self.contexts[part], self.actions[part], self.rewards[part],
+            None if self.propensities is None else self.propensities[part], n_actions, features,
+        )  # fmt: skip
+
+
+def piece_of(source: Source, door: Door) -> Piece:
+    """The arrays of a batch and what is wrong in it; rows with a flaw are left out."""
+    roles, n = door.roles, source.memory.num_rows
+    rewards, wrong = numbers_of(str(roles.reward), source)
+    actions, found = actions_of(str(roles.action), source, door.actions)
+    wrong = [*found, *wrong]
+    propensities = clusters = times = None
+    if door.propensities:
+        column = str(roles.propensity)
+        propensities = numbers_within(column, source, LEAST, 1.0)
+        if propensities is None:
+            propensities, found = numbers_of(column, source)
+            masks = {"is not above 0": propensities <= 0, "is above 1": propensities > 1}
+            wrong += [*found, *cells.flaws(column, masks, propensities)]
+    contexts = np.empty((n, 0))
+    if door.contexts and roles.contexts:
+        contexts, _, found = matrix(source, roles.contexts, n, categories=door.categories)
+        wrong += found
+    if roles.cluster is not None and door.clusters:
+        clusters, found = hashes_of(roles.cluster, source)
+        wrong += found
+    if roles.timestamp is not None and door.times:
+        times, found = cells.times(roles.timestamp, source.chunks(roles.timestamp))
+        wrong += found
+    segments = tuple(_segment(name, source) for name in door.segments)
+    whole = Piece(
+        source, None, actions, rewards, propensities, contexts, clusters, times, segments, tuple(wrong), n
+    )  # fmt: skip
+    return whole if not wrong else _without_flaws(whole)
+
+
+def _without_flaws(piece: Piece) -> Piece:
+    bad = np.zeros(piece.read, dtype=bool)
+    for flaw in piece.flaws:
+        bad[flaw.rows] = True
+    rows = np.flatnonzero(~bad)
+
+    def only(values: Array | None) -> Any:
+        return None if values is None else values[rows]
+
+    return replace(
+        piece, rows=rows, actions=only(piece.actions), rewards=only(piece.rewards), contexts=only(piece.contexts),
+        propensities=only(piece.propensities), clusters=only(piece.clusters), times=only(piece.times),
+        segments=tuple((labels, codes[rows]) for labels, codes in piece.segments),
+    )  # fmt: skip
+
+
+def numbers_of(column: str, source: Source) -> tuple[Floats, list[Flaw]]:
+    """As `cells.numbers`; a column of numbers without a flaw is looked at once."""
+    found = numbers_within(column, source, -MOST, MOST)
+    return cells.numbers(column, source.chunks(column)) if found is None else (found, [])
+
+
+def numbers_within(column: str, source: Source, low: float, high: float) -> Floats | None:
+    """A column of numbers of which all are there and in [low, high]; None where it is not so."""
+    import pyarrow.types as t
+
+    chunks = source.chunks(column)
+    kind = chunks[0].type if len(chunks) == 1 else None
+    if kind is None or chunks[0].null_count or not (t.is_integer(kind) or t.is_floating(kind)):
+        return None
+    values = chunks[0].to_numpy(zero_copy_only=False)
+    if len(values) and not low <= float(values.min()) <= float(values.max()) <= high:  # nor is NaN in between
+        return None
+    return (source.scratch or Scratch()).cast(column, values)
+
+
+def actions_of(column: str, source: Source, actions: Actions) -> tuple[Ints, list[Flaw]]:
+    """Action numbers; whole numbers that are the numbers of the actions themselves are taken as they are."""
+    import pyarrow.types as t
+
+    chunks = source.chunks(column)
+    if len(chunks) == 1 and chunks[0].null_count == 0 and t.is_integer(chunks[0].type) and actions.plain:
+        values = chunks[0].to_numpy(zero_copy_only=False)
+        if values.min(initial=0) >= 0 and values.max(initial=0) < len(actions):
+            return (source.scratch or Scratch()).cast("action numbers", values, np.intp), []
+    return action_numbers(column, chunks, actions)
+
+
+def hashes_of(column: str, source: Source) -> tuple[Array, list[Flaw]]:
+    """64 bits for each label that are the same in every batch, file and process."""
+    codes, distinct, found = cells.labels(column, source.chunks(column))
+    if distinct and isinstance(distinct[0], int):
+        keys = mixed(np.array([*distinct, 0], dtype=np.int64).view(np.uint64))
+    else:
+        told = [hashlib.blake2b(str(each).encode(), digest_size=8).digest() for each in distinct]
+        keys = np.frombuffer(b"".join([*told, bytes(8)]), dtype=np.uint64)
+    return keys[codes], found
+
+
+def mixed(keys: Array) -> Array:
+    """A bijection of 64-bit numbers that looks random (the finaliser of splitmix64)."""
+    keys = keys + np.uint64(0x9E3779B97F4A7C15)
+    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return keys ^ (keys >> np.uint64(31))
+
+
+def _segment(column: str, source: Source) -> tuple[list[str], Ints]:
+    codes, distinct, _ = cells.labels(column, source.chunks(column))
+    labels = [*map(str, distinct), "(missing)"]
+    return labels, np.where(codes < 0, len(distinct), codes)
+
+
+@final
+@dataclass(frozen=True)
+class Flaws:
+    """Cells of a column that are wrong, over many batches: how many, the first of them as (file, row in it)."""
+
+    column: str
+    what: str
+    count: int
+    places: tuple[tuple[int, int], ...]
+    example: str
+
+    def merge(self, other: Flaws) -> Flaws:
+        places = tuple(sorted({*self.places, *other.places})[:SHOWN])
+        first = self if not other.places or self.places[:1] <= other.places[:1] else other
+        return replace(self, count=self.count + other.count, places=places, example=first.example)
+
+
+def flaws_of(piece: Piece, file: int, first: int) -> dict[tuple[str, str], Flaws]:
+    """The flaws of a batch whose first row is the given one of a file."""
+    return {
+        (each.column, each.what): Flaws(
+            each.column, each.what, len(each.rows), tuple((file, first + int(at)) for at in each.rows[:SHOWN]),
+            each.example,
+        )
+        for each in piece.flaws
+    }  # fmt: skip
+
+
+def told_flaws(found: list[Flaws], names: list[str], starts: list[int]) -> str:
+    """All of them in words. names: of the files. starts: number in the log of each file's first row."""
+    said = []
+    for each in found:
+        example = f", such as {each.example}," if each.example else ""
+        places = [
+            f"{starts[file] + row}" + (f" ({names[file]}: {row})" if len(names) > 1 else "")
+            for file, row in each.places
+        ]
+        more = ", ..." if each.count > len(places) else ""
+        plural = "s" if each.count > 1 else ""
+        said.append(
+            f"column {each.column!r} {each.what}{example} in {each.count:,} row{plural} "
+            f"(row{plural} {', '.join(places)}{more})"
+        )
+    return "; ".join(said)
+
+
+def refuse_text_contexts(source: Source, roles: Columns) -> None:
+    """Contexts of a stream are numbers: categories would have to be known before the first batch."""
+    text = [name for name in roles.contexts or () if is_text(source.type_of(name))]
+    if text:
+        raise InputError(
+            f"column {text[0]!r} holds text, and the contexts of a streamed log must be numbers. Name the contexts "
+            "(contexts=, --contexts), or encode it."
+        )

@@ -1,0 +1,249 @@
+"""ScannedLog: a log in files that is never in memory as a whole."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, final
+
+from cael.common.types import Floats
+from cael.engine.predictions import Predictions, predictions_of
+from cael.errors import InputError, LogError
+from cael.io import cells
+from cael.io.columns import Columns, as_columns, resolve
+from cael.io.encode import Actions, action_table, from_log
+from cael.io.reading import Task, batches, fingerprint_of, found_files, opened, tasks_of
+from cael.io.sources import Source
+from cael.io.table import columns_found
+from cael.log.budget import Budget, bytes_of
+from cael.log.logged import LogKey
+from cael.log.pieces import Door, Piece, piece_of
+from cael.log.targets import Target, as_source, target_of
+
+ESTIMATE = "estimate"
+"""logging=: the logging policy is estimated."""
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class ScannedLog:
+    """A log in Parquet, Arrow or CSV files that is read in batches; made by `cael.scan`.
+
+    source: the table that the files make. tasks: the parts that workers read. columns: which column is what.
+    memory: the budget. notes: what was done on the way. given_logging: the logging policy, as it was given.
+    `cael.evaluate`, `cael.compare` and `cael.segments` take it in place of a `LoggedData`, with policies that are
+    columns (such as "topk:items+chances") or functions of contexts.
+    """
+
+    source: Source
+    tasks: tuple[Task, ...]
+    columns: Columns
+    actions: Actions
+    predictions: Predictions | None
+    budget: Budget
+    drop_invalid: bool
+    workers: int
+    client: Any
+    notes: tuple[str, ...]
+    given_logging: Any = None
+
+    @property
+    def n_actions(self) -> int:
+        return len(self.actions)
+
+    @property
+    def action_features(self) -> Floats | None:
+        return self.actions.features
+
+    @property
+    def rows(self) -> int | None:
+        """The number of rows, where the files say it beforehand (Parquet)."""
+        counts = [task.rows for task in self.tasks]
+        return None if any(each is None for each in counts) else sum(each or 0 for each in counts)
+
+    @property
+    def has_propensities(self) -> bool:
+        """Whether the probabilities of the logged actions are known: as a column, or from the logging policy."""
+        return self.columns.propensity is not None or self.given_logging is not None
+
+    @property
+    def estimates_logging(self) -> bool:
+        """Whether the logging policy is to be estimated."""
+        return isinstance(self.given_logging, str) and self.given_logging.strip() == ESTIMATE
+
+    @cached_property
+    def logging(self) -> Target | None:
+        """The logging policy, where it was given or is estimated, which takes a pass."""
+        if self.given_logging is None:
+            return None
+        if self.estimates_logging:
+            from cael.engine.learning import estimated_logging
+
+            return estimated_logging(self)
+        found = target_of(self.given_logging, self.probe, self.actions, self.columns.id)
+        if not found.complete:
+            raise InputError(
+                f"logging={self.given_logging!r} knows only the probabilities of the logged actions. Name that column "
+                "as the propensity: columns={'propensity': ...} (--propensity)."
+            )
+        return found
+
+    def target(self, given: Any) -> Target:
+        """The target policy that this means."""
+        return target_of(given, self.probe, self.actions, self.columns.id, self.logging)
+
+    @property
+    def known(self) -> list[str]:
+        """What is known beside actions and rewards."""
+        found = [name for name in ("propensity", "cluster", "timestamp") if getattr(self.columns, name) is not None]
+        return [*found, "logging"] if self.given_logging is not None else found
+
+    def __repr__(self) -> str:
+        n = "?" if self.rows is None else f"{self.rows}"
+        parts = [f"n={n}", f"n_actions={self.n_actions}", f"files={len(self.source.files)}", *self.known]
+        return f"ScannedLog({', '.join(parts)})"
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the sizes and ends of all files and of how they are read; not of every value."""
+        told = repr((self.columns, self.actions.labels, self.drop_invalid))
+        if self.given_logging is not None:
+            told += self.given_logging if isinstance(self.given_logging, str) else type(self.given_logging).__name__
+        return fingerprint_of(self.source.files, told)
+
+    @cached_property
+    def _keys(self) -> weakref.WeakValueDictionary[str, LogKey]:
+        return weakref.WeakValueDictionary()
+
+    @property
+    def key(self) -> LogKey:
+        """What estimates keep of the log."""
+        key = self._keys.get("key")
+        if key is None:
+            self._keys["key"] = key = LogKey(self)
+        return key
+
+    @property
+    def csv_types(self) -> dict[str, Any]:
+        """The types that columns of CSV files are read as, in every file."""
+        return {} if self.source.files[0].format != "csv" else csv_types(self.source, self.columns)
+
+    def door(
+        self, *, contexts: bool = False, segments: tuple[str, ...] = (), times: bool = True, categories: bool = False,
+        clusters: bool = True,
+    ) -> Door:  # fmt: skip
+        """How its columns become arrays."""
+        stored = self.columns.propensity is not None
+        return Door(self.columns, self.actions, stored, contexts, segments, times, categories, clusters)
+
+    @cached_property
+    def probe(self) -> Piece:
+        """The first rows, all columns; to see what the columns hold."""
+        return first_rows(self.source, self.tasks, self.door(), self.csv_types)
+
+
+def scan(
+    source: Any,
+    columns: Columns | Mapping[str, Any] | None = None,
+    *,
+    actions: Any = None,
+    n_actions: int | None = None,
+    logging: Any = None,
+    predictions: str | None = None,
+    drop_invalid: bool = False,
+    memory: int | str | None = None,
+    workers: int | None = None,
+    client: Any = None,
+) -> ScannedLog:
+    """A log in files that need not fit into memory. Nothing but the action column is read until it is evaluated.
+
+    source : a file (Parquet, CSV, Arrow), a folder, a pattern, or a list of them.
+    columns, actions, n_actions, drop_invalid : as of `cael.io.open_log`. Without `actions` or `n_actions`, the action
+        column is read once to find the actions.
+    logging : the logging policy, where all its probabilities are known: in the forms of a target policy, such as
+        "dense:mu_*", or a function of contexts. CAEL needs it. "estimate" estimates it from a sample of the rows, and
+        "none" does without; neither looks at a propensity column. By default that column is used, and without one the
+        logging policy is estimated, with a warning.
+    predictions : columns with predictions of the reward, which DM, DR and SNDR then use: "LOGGED+TARGET" names that of
+        the logged action and that of the target's actions; a pattern, or a column of lists, those of all actions.
+        Without it, they train a ridge regression in a pass of its own.
+    memory : how much the program may take, such as "2GiB" or a number of bytes; half of what is free by default.
+    workers : threads that read; as many as there are cores by default.
+    client : a Dask client, or the address of a scheduler; its workers read the files in place of threads, so they must
+        see them under the same names. Or a function client(f, tasks) that gives f(task) for each task, in order, as
+        `map` does: with it other engines can be used, such as joblib's backends or Spark.
+    """
+    word = logging.strip() if isinstance(logging, str) else ""
+    if word == "logging":
+        raise InputError("logging='logging' defines the logging policy by itself; name columns, a table or a function.")
+    files, name = found_files(source)
+    table = opened(files, name)
+    roles = resolve(table, as_columns(columns))
+    tasks = tasks_of(files)
+    budget = Budget(bytes_of(memory), workers)
+    types = csv_types(table, roles) if files[0].format == "csv" else {}
+    try:
+        found, notes = actions_of_log(table, tasks, roles, actions, n_actions, types, budget)
+    except InputError as error:
+        raise (error if name in str(error) else type(error)(f"{name}: {error}")) from None
+    notes = [columns_found(roles), *notes]
+    if roles.id is not None:
+        notes.append(f"Column {roles.id!r} is not checked for repeated decisions, as the log is streamed.")
+    if word in (ESTIMATE, "none"):
+        roles = replace(roles, propensity=None)
+    if word == "none" or logging is None:
+        logging = ESTIMATE if word != "none" and roles.propensity is None else None
+    log = ScannedLog(
+        table, tasks, roles, found, None if predictions is None else predictions_of(predictions, table), budget,
+        drop_invalid, budget.workers, client, tuple(notes), logging,
+    )  # fmt: skip
+    if log.rows == 0:
+        raise LogError(f"{name} has no rows: expected at least 2.")
+    return log
+
+
+def csv_types(table: Source, roles: Columns) -> dict[str, Any]:
+    """Columns that are numbers in the first block are numbers in all; those with fractions later on as well."""
+    import pyarrow as pa
+    import pyarrow.types as t
+
+    numeric = {str(roles.reward), str(roles.propensity), *(roles.contexts or ())}
+    parts = {name for file in table.files for name, _ in file.parts}
+    return {
+        name: pa.float64() if name in numeric and (t.is_integer(kind) or t.is_null(kind)) else kind
+        for name, kind in table.types
+        if name not in parts and not t.is_null(kind)
+    }
+
+
+def actions_of_log(
+    table: Source, tasks: tuple[Task, ...], roles: Columns, given: Any, n_actions: int | None,
+    types: dict[str, Any], budget: Budget,
+) -> tuple[Actions, list[str]]:  # fmt: skip
+    """The actions, from their table, from their number, or from a pass over the action column."""
+    column = str(roles.action)
+    if given is not None:
+        return action_table(given, n_actions)
+    if n_actions is not None:
+        probe = next((batch for task in tasks for batch in batches(task, [column], 1024, types)), None)
+        chunks = [] if probe is None else [probe.column(0)]
+        _, distinct, _ = cells.labels(column, chunks)
+        return from_log(column, distinct or [0], n_actions)
+    from cael.engine.passes import distinct_actions
+
+    distinct = distinct_actions(table, tasks, column, types, budget.workers)
+    if not distinct:
+        raise InputError(f"column {column!r} of {table.name} holds no action.")
+    found, notes = from_log(column, distinct, None)
+    return found, [*notes, f"The {len(found)} actions were found by reading column {column!r} once."]
+
+
+def first_rows(table: Source, tasks: tuple[Task, ...], door: Door, types: dict[str, Any], size: int = 4096) -> Piece:
+    """The first batch that has rows."""
+    for task in tasks:
+        for batch in batches(task, table.names, size, types):
+            if batch.num_rows:
+                return piece_of(as_source(batch, table.name, (task.file.path.name, task.first)), door)
+    raise LogError(f"{table.name} has no rows: expected at least 2.")

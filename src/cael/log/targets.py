@@ -1,0 +1,225 @@
+"""Target policies of a stream: columns of the log that are made into a policy batch by batch, or functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from cael.common.types import Array, Floats
+from cael.errors import LogError, NeedsError, PolicyError, first_bad
+from cael.io.columns import CONVENTIONS
+from cael.io.encode import Actions, columns_of
+from cael.io.files import format_of
+from cael.io.long import long_policy
+from cael.io.objects import load_object
+from cael.io.policy_columns import Rows, build, guess
+from cael.io.sources import Source, open_source
+from cael.io.specs import PolicySpec, parse
+from cael.log.keys import folds_of_keys
+from cael.log.logged import BATCH_BYTES, PROPENSITY_ATOL, PROPENSITY_RTOL, Batch
+from cael.log.pieces import Piece, numbers_within
+from cael.log.scratch import Scratch
+from cael.policies.mixture import Mixture
+from cael.policies.policy import (
+    LoggedOnly,
+    Policy,
+    Tabular,
+    Uniform,
+    as_policy,
+    logged_probability,
+    probabilities,
+    support,
+)
+from cael.policies.propensity import EstimatedLogging
+from cael.policies.topk import TopK
+
+SOME, FAR = 8, 2**40
+"""Rows on which a policy is asked whether it looks at their numbers, and a number that no log has."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A policy to evaluate. spec: where it is made from columns of the log, batch by batch; else policy: a function of
+    the contexts, or the same for all rows. complete: whether the probabilities of all actions are known."""
+
+    label: str
+    spec: PolicySpec | None
+    policy: Policy | None
+    complete: bool
+    columns: tuple[str, ...] = ()
+    contexts: bool = False
+
+    def on(self, piece: Piece, actions: Actions, keys: Callable[[], Array]) -> Policy:
+        """The policy on the rows of a batch. keys: of the rows, by which folds are drawn."""
+        if isinstance(self.policy, EstimatedLogging):
+            return self.policy.on_folds(folds_of_keys(keys(), self.policy.folds, 0))
+        if self.policy is not None:
+            return self.policy
+        assert self.spec is not None
+        if self.spec.kind == "probability":
+            p = numbers_within(self.spec.what, piece.source, 0.0, 1.0)
+            if p is not None:
+                return Given(p if piece.rows is None else p[piece.rows])
+        return build(self.spec, Rows(piece.source, actions, piece.rows, None), None)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Given(Policy):
+    """The probabilities (n,) of the logged actions of one batch, known to be in [0, 1]: `LoggedOnly` without a copy."""
+
+    trusted: ClassVar[bool] = True
+    complete: ClassVar[bool] = False  # type: ignore[misc]
+    logged: Floats
+
+    def probabilities(self, batch: Batch) -> Floats:
+        raise NeedsError("only the probability of the logged action is known.")
+
+    def logged_probability(self, batch: Batch) -> Floats:
+        return self.logged[batch.rows]
+
+
+def row_aligned(policy: Policy) -> bool:
+    """Whether a policy is an array with a line for each row of a log."""
+    if isinstance(policy, Mixture):
+        return any(row_aligned(each) for each in policy.policies)
+    if isinstance(policy, Tabular):
+        return policy.table.ndim == 2
+    scores = getattr(policy, "scores", None)
+    return isinstance(policy, LoggedOnly | TopK) or (isinstance(scores, np.ndarray) and scores.ndim == 2)
+
+
+def target_of(
+    given: Any, probe: Piece, actions: Actions, id_column: str | None, logging: Target | None = None
+) -> Target:
+    """The target that a spec, a policy, a (k,) array or a function of contexts means on a scanned log."""
+    if isinstance(given, str | Mapping | PolicySpec):
+        return _from_spec(given, probe, actions, id_column, logging)
+    policy = as_policy(given)
+    if row_aligned(policy):
+        raise PolicyError(
+            f"{policy!r} is aligned with the rows of a log in memory. For a scanned log, write it into a column and "
+            "name that, as in 'probability:COLUMN' or 'topk:ACTIONS+PROBABILITIES'; or give a function of contexts."
+        )
+    if policy.n_actions is not None and policy.n_actions != len(actions):
+        raise PolicyError(f"{policy!r} has {policy.n_actions} actions, but the log has {len(actions)}.")
+    return Target(repr(policy), None, policy, policy.complete, contexts=not isinstance(policy, Tabular | Uniform))
+
+
+def _from_spec(given: Any, probe: Piece, actions: Actions, id_column: str | None, logging: Target | None) -> Target:
+    found = parse(given)
+    spec = guess(found, probe.source) if isinstance(found, str) else found
+    if spec.kind == "logging" and logging is not None:
+        return replace(logging, label="logging")
+    if spec.kind == "logging":
+        raise PolicyError(
+            "policy 'logging': the logging policy of this log is known on logged actions alone. Give it to scan with "
+            "logging= (--logging)."
+        )
+    if spec.kind == "uniform":
+        return Target("uniform", None, Uniform(len(actions)), True)
+    if spec.kind == "python":
+        policy = load_object(spec.what, actions)
+        if row_aligned(policy):
+            raise PolicyError(f"policy '{spec}' is aligned with rows; a streamed log needs a function of contexts.")
+        return Target(str(spec), None, policy, policy.complete, contexts=True)
+    if spec.kind == "table" or (spec.kind in ("softmax", "greedy") and format_of(spec.what)):
+        ids = {str(id_column).lower(), *CONVENTIONS["id"]} & {name.lower() for name in open_source(spec.what).names}
+        if ids:
+            raise PolicyError(
+                f"policy '{spec}': its column {min(ids)!r} names decisions, and joining them needs the log in memory. "
+                "Write the lists as columns of the log (topk:ACTIONS+PROBABILITIES)."
+            )
+        return Target(str(spec), None, long_policy(spec, probe.source, actions, None, None), True)
+    parts = [spec.what] if spec.kind in ("probability", "choice") else columns_of(probe.source, spec.what, f"'{spec}'")
+    policy = build(spec, Rows(probe.source, actions, probe.rows, None), None)
+    return Target(str(spec), spec, None, policy.complete, tuple(parts))
+
+
+def chunks(n: int, width: int) -> list[slice]:
+    """Runs of rows such that (rows x width) float64 stay in cache."""
+    size = max(1, BATCH_BYTES // (8 * max(1, width)))
+    return [slice(at, min(at + size, n)) for at in range(0, n, size)]
+
+
+def mass_of(policy: Policy, piece: Piece, k: int, features: Floats | None) -> Floats:
+    """The sum over rows of the policy's probability of each action, (k,)."""
+    if policy.fixed is not None:
+        return len(piece) * policy.fixed
+    listed = support(policy, piece.batch(slice(0, len(piece)), k, features))
+    if listed is not None:
+        there = listed.actions >= 0
+        named: Array = np.bincount(listed.actions[there], weights=listed.excess()[there], minlength=k)
+        return named.astype(np.float64) + float(listed.rest.sum())
+    total = np.zeros(k)
+    for part in chunks(len(piece), k):
+        total += probabilities(policy, piece.batch(part, k, features)).sum(axis=0)
+    return total
+
+
+def refuse_by_position(policy: Policy, piece: Piece, actions: Actions) -> None:
+    """Refuse a policy that answers by the number of a row instead of by its contexts: batches have no such numbers.
+
+    It is asked about the same few rows under two sets of numbers.
+    """
+    some = piece.batch(slice(0, min(SOME, len(piece))), len(actions), actions.features)
+    ask = probabilities if policy.complete else logged_probability
+    try:
+        here = ask(policy, some)
+    except Exception:  # whatever is wrong without moving a row is said by the pass, with its place
+        return
+    try:
+        same = np.allclose(here, ask(policy, replace(some, rows=slice(FAR, FAR + len(some)))), rtol=1e-9, atol=1e-12)
+    except Exception:
+        same = False
+    if not same:
+        raise PolicyError(
+            f"{policy!r} gives the same contexts other probabilities, or none, where the number of the row differs: it "
+            "is aligned with the rows of a log in memory. For a scanned log, write it into a column and name that, as "
+            "in 'probability:COLUMN' or 'topk:ACTIONS+PROBABILITIES'; or give a function of contexts."
+        )
+
+
+def with_propensities(piece: Piece, logging: Policy, actions: Actions) -> Piece:
+    """The piece with the logging policy's probabilities of the logged actions; checked where the log has its own."""
+    own = logged_probability(logging, piece.batch(slice(0, len(piece)), len(actions), actions.features))
+    impossible = own <= 0
+    if impossible.any():
+        raise LogError(
+            f"the logging policy gives the logged action probability 0; {first_bad(impossible, own)}, counted from the "
+            f"start of a batch at {_place(piece)}. Check that the columns of logging are in the order of the actions."
+        )
+    given = piece.propensities
+    if given is None:
+        return replace(piece, propensities=own)
+    apart = ~np.isclose(own, given, rtol=PROPENSITY_RTOL, atol=PROPENSITY_ATOL)
+    if apart.any():
+        row = int(np.flatnonzero(apart)[0])
+        raise LogError(
+            f"propensities and logging disagree on {int(apart.sum())} rows of a batch at {_place(piece)}: its row "
+            f"{row} has propensity {given[row]}, but the logging policy gives its action {own[row]}. Check row order "
+            "and the layout of the columns."
+        )
+    return piece
+
+
+def _place(piece: Piece) -> str:
+    return f"row {piece.source.origin[1]:,} of {piece.source.origin[0]}" if piece.source.origin else "the start"
+
+
+def as_source(
+    batch: Any,
+    name: str,
+    origin: tuple[str, int],
+    types: tuple[tuple[str, Any], ...] | None = None,
+    scratch: Scratch | None = None,
+) -> Source:
+    """A record batch as a table with named columns that knows its place in a file. types: of its columns, if known."""
+    if types is None:
+        types = tuple(zip(batch.schema.names, batch.schema.types, strict=True))
+    arrays = dict(zip((column for column, _ in types), batch.columns, strict=True))
+    return Source(name, types, memory=batch, origin=origin, arrays=arrays, scratch=scratch)

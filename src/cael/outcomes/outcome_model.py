@@ -1,0 +1,203 @@
+"""The protocol of outcome models, injected predictions, and cross-fitting."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cael.common.types import Array, Floats, Ints, all_finite, frozen
+from cael.errors import InputError
+from cael.log.logged import FEW, Batch, LoggedData
+from cael.policies.policy import Policy, probabilities, support
+
+ACTION_INPUTS = ("auto", "onehot", "features", "both")
+
+
+class FittedOutcome(ABC):
+    """A trained model. Only `predict` must be there; a model that can answer the others for less says how.
+
+    `average` is worth overriding where it takes no visit to every action; then say so with `averages = True`.
+    """
+
+    averages: ClassVar[bool] = False
+
+    @abstractmethod
+    def predict(self, batch: Batch) -> Floats:
+        """q(x_i, a) for all actions, shape (b, k)."""
+
+    def logged(self, batch: Batch) -> Floats:
+        """q(x_i, a_i), shape (b,)."""
+        return self.at(batch, batch.actions[:, None])[:, 0]
+
+    def at(self, batch: Batch, actions: Ints) -> Floats:
+        """q(x_i, a) of some actions (b, m), shape (b, m); what an entry of -1 has is of no account."""
+        return batch.in_parts(
+            lambda part, rows: np.take_along_axis(self.predict(part), np.maximum(actions[rows], 0), axis=1)
+        )
+
+    def average(self, batch: Batch) -> Floats:
+        """The mean of q(x_i, a) over all actions, shape (b,)."""
+        return batch.in_parts(lambda part, rows: self.predict(part).mean(axis=1))
+
+    def value(self, batch: Batch, p: Floats) -> Floats:
+        """sum over a of p(a|x_i) q(x_i, a) for probabilities p (b, k), shape (b,)."""
+        return np.einsum("ij,ij->i", p, self.predict(batch))
+
+    def expected(self, batch: Batch, policy: Policy) -> Floats:
+        """q(x_i, pi) = sum over a of pi(a|x_i) q(x_i, a), shape (b,), from the actions that carry mass."""
+        listed = support(policy, batch)
+        if listed is None or (listed.rest.any() and not self.averages):
+            return batch.in_parts(lambda part, rows: self.value(part, probabilities(policy, part)))
+        found = np.einsum("ij,ij->i", listed.excess(), self.at(batch, listed.actions))
+        if listed.rest.any():
+            found += listed.rest * batch.n_actions * self.average(batch)
+        return found
+
+
+class OutcomeModel(ABC):
+    """Settings of a model; `fit` trains one and leaves the settings as they were."""
+
+    trains: ClassVar[bool] = True
+
+    @abstractmethod
+    def fit(self, log: LoggedData, seed: int) -> FittedOutcome:
+        """Train on all rows of the log."""
+
+    def fit_without(self, log: LoggedData, held_out: list[Array], seed: int) -> list[FittedOutcome]:
+        """One model for each array of row numbers, trained on all the other rows."""
+        fitted = []
+        for rows in held_out:
+            keep = np.ones(len(log), dtype=bool)
+            keep[rows] = False
+            fitted.append(self.fit(log.take(keep), seed))
+        return fitted
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class FixedOutcome(OutcomeModel, FittedOutcome):
+    """Predictions made elsewhere: (k,), row-aligned (n, k), or a function of contexts (b, d) -> (b, k).
+
+    They count as not trained on this log. If they were, the interval is too narrow, and nothing here can see it.
+
+    >>> FixedOutcome([0.1, 0.7])
+    FixedOutcome((2,))
+    """
+
+    trains: ClassVar[bool] = False
+    q: ArrayLike | Callable[[Floats], ArrayLike]
+
+    def __post_init__(self) -> None:
+        if callable(self.q):
+            return
+        q = np.asarray(self.q, dtype=np.float64)
+        if q.ndim == 3 and q.shape[2] == 1:
+            q = q[:, :, 0]
+        if q.ndim not in (1, 2) or q.size == 0 or not all_finite(q):
+            raise InputError(f"FixedOutcome needs finite predictions of shape (k,) or (n, k); got {q.shape}.")
+        object.__setattr__(self, "q", frozen(q, copy=q.ndim == 1))
+
+    def __repr__(self) -> str:
+        return f"FixedOutcome({getattr(self.q, 'shape', None) or getattr(self.q, '__name__', 'function')})"
+
+    def fit(self, log: LoggedData, seed: int) -> FittedOutcome:
+        return self
+
+    def predict(self, batch: Batch) -> Floats:
+        expected = (len(batch), batch.n_actions)
+        if callable(self.q):
+            q = np.asarray(self.q(batch.contexts), dtype=np.float64)
+            if q.shape != expected:
+                raise InputError(f"FixedOutcome: expected predictions of shape {expected}; got {q.shape}.")
+            return q
+        q = self._fitting(batch)
+        return np.broadcast_to(q, expected) if q.ndim == 1 else q[batch.rows]
+
+    def at(self, batch: Batch, actions: Ints) -> Floats:
+        some = np.maximum(actions, 0)
+        if callable(self.q):
+            return batch.in_parts(lambda part, rows: np.take_along_axis(self.predict(part), some[rows], axis=1))
+        q = self._fitting(batch)
+        found: Floats = q[some] if q.ndim == 1 else q[batch.row_numbers[:, None], some]
+        return found
+
+    def _fitting(self, batch: Batch) -> Floats:
+        """The predictions (k,) or (n, k), after checking that they are of this log."""
+        q = np.asarray(self.q)
+        if q.shape[-1] != batch.n_actions:
+            raise InputError(f"FixedOutcome has {q.shape[-1]} actions, but the log has {batch.n_actions}.")
+        if q.ndim == 2 and int(batch.row_numbers[-1 if isinstance(batch.rows, slice) else batch.rows.argmax()]) >= len(
+            q
+        ):
+            raise InputError(f"FixedOutcome has {len(q)} rows, fewer than the log it is used with.")
+        return q
+
+
+@final
+@dataclass(frozen=True)
+class OutcomeTerms:
+    """q_logged: (n,) q(x_i, a_i). q_target: (n,) sum_a pi(a|x_i) q(x_i, a). cross_fitted: None: nothing trained."""
+
+    q_logged: Floats
+    q_target: Floats
+    cross_fitted: bool | None
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """An outcome model trained on a log, and its predictions for the log's own rows.
+
+    parts: (rows, model) pairs, each model for rows that it was not trained on, or one pair for all rows (None).
+    cross_fitted: as of `OutcomeTerms`.
+    """
+
+    log: LoggedData
+    parts: tuple[tuple[Array | None, FittedOutcome], ...]
+    cross_fitted: bool | None
+
+    def columns(self, *policies: Policy) -> list[Floats]:
+        """q(x_i, a_i), and for each policy sum over a of policy(a|x_i) q(x_i, a), each (n,), in one pass."""
+        found = [np.empty(len(self.log)) for _ in range(1 + len(policies))]
+        for rows, fitted in self.parts:
+            log, at = self.log if rows is None else self.log.take(rows), 0
+            for batch in log.batches(width=FEW):
+                where = slice(at, at + len(batch)) if rows is None else rows[at : at + len(batch)]
+                found[0][where] = fitted.logged(batch)
+                for column, policy in zip(found[1:], policies, strict=True):
+                    column[where] = fitted.expected(batch, policy)
+                at += len(batch)
+        return found
+
+
+def train(log: LoggedData, model: OutcomeModel, folds: int, seed: int) -> Trained:
+    """Train a model on the log, cross-fitted where something is trained and folds >= 2."""
+    if not model.trains or folds < 2:
+        return Trained(log, ((None, model.fit(log, seed)),), cross_fitted=False if model.trains else None)
+    held_out = list(log.folds(folds, seed))
+    parts = tuple(zip(held_out, model.fit_without(log, held_out, seed), strict=True))
+    return Trained(log, parts, cross_fitted=True)
+
+
+def outcome_terms(log: LoggedData, policy: Policy, model: OutcomeModel, folds: int, seed: int) -> OutcomeTerms:
+    """The two columns that every estimator with an outcome model needs, cross-fitted where something is trained."""
+    return terms_of(train(log, model, folds, seed), policy)
+
+
+def terms_of(trained: Trained, policy: Policy) -> OutcomeTerms:
+    """The two columns, by a model that is trained already."""
+    logged, target = trained.columns(policy)
+    return OutcomeTerms(logged, target, trained.cross_fitted)
+
+
+def action_inputs(setting: str, log: LoggedData, model: Any) -> tuple[bool, bool]:
+    """(one-hot, features): what the model is told about the action; "auto" is one-hot, and features where known."""
+    has = log.action_features is not None
+    if setting in ("features", "both") and not has:
+        raise InputError(f"{model!r}: actions={setting!r} needs action_features in the log, and it has none.")
+    return setting in ("onehot", "both", "auto"), setting in ("features", "both") or (setting == "auto" and has)

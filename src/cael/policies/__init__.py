@@ -1,0 +1,1 @@
+"""Policies: contexts in, probabilities out, through one checked gate."""

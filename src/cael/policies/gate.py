@@ -1,0 +1,116 @@
+"""What policies answer, checked: distributions, lists, probabilities and draws, or an error with row numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cael.common.types import Array, Floats, Ints
+from cael.errors import PolicyError, first_bad
+
+if TYPE_CHECKING:
+    from cael.log.logged import Batch
+    from cael.policies.support import Support
+
+SUM_ATOL = 1e-5
+"""How far the probabilities of a row may sum away from one (float32 and six-digit logs pass)."""
+
+
+def checked_rows(table: ArrayLike, shape: tuple[int, int], source: str, rows: Ints | None = None) -> Floats:
+    """A (b, k) table of distributions, or a PolicyError that names the rows which are none."""
+    p = np.asarray(table, dtype=np.float64)
+    if p.shape != shape:
+        raise PolicyError(f"{source}: expected probabilities of shape {shape} (rows, actions); got {p.shape}.")
+    if not p.min() >= 0:
+        low = p.min(axis=1)
+        bad = ~(low >= 0)
+        raise PolicyError(f"{source}: probabilities must be >= 0 and not NaN; {first_bad(bad, low, rows)}.")
+    total = np.einsum("ij->i", p)  # faster than sum(axis=1) on short rows
+    bad = ~(np.abs(total - 1) <= SUM_ATOL)
+    if bad.any():
+        raise PolicyError(
+            f"{source}: the probabilities of a row must sum to 1 (within {SUM_ATOL:g}); "
+            f"{first_bad(bad, total, rows)}. Normalise them, or say what the rest is with TopK(rest=...)."
+        )
+    return p
+
+
+def checked_in_blocks(table: Array, source: str, size: int = 2**19) -> float:
+    """Check all rows, a block at a time; the smallest probability in the table."""
+    rows, lowest = max(1, size // table.shape[1]), np.inf
+    for start in range(0, len(table), rows):
+        part = table[start : start + rows]
+        checked_rows(part, part.shape, source, np.arange(start, start + len(part)))
+        lowest = min(lowest, float(part.min()))
+    return lowest
+
+
+def checked_entries(p: Floats, shape: tuple[int, ...], source: str, rows: Ints) -> Floats:
+    """Probabilities (b,) or (b, m) of some actions, each in [0, 1]."""
+    if p.shape != shape:
+        raise PolicyError(f"{source} gave probabilities of shape {p.shape}; expected {shape}.")
+    bad = ~((p >= 0) & (p <= 1 + SUM_ATOL))
+    if bad.any():
+        bad = bad.reshape(len(bad), -1)
+        first = p.reshape(bad.shape)[np.arange(len(bad)), bad.argmax(axis=1)]
+        raise PolicyError(f"{source}: a probability must be in [0, 1]; {first_bad(bad.any(axis=1), first, rows)}.")
+    return p
+
+
+def checked_support(found: Support, batch: Batch, source: str) -> Support:
+    """Lists of distinct actions whose probabilities, with the rest, sum to one."""
+    a, p, rows, k = found.actions, found.probabilities, batch.row_numbers, batch.n_actions
+    if a.ndim != 2 or a.shape != p.shape or len(a) != len(batch) or found.rest.shape != (len(batch),):
+        raise PolicyError(
+            f"{source}: a support needs actions and probabilities of one shape ({len(batch)}, m) and a rest of shape "
+            f"({len(batch)},); got {a.shape}, {p.shape} and {found.rest.shape}."
+        )
+    ordered = np.sort(a, axis=1)
+    bad = ((a < -1) | (a >= k)).any(axis=1)
+    bad |= ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any(axis=1)
+    if bad.any():
+        raise PolicyError(
+            f"{source}: listed actions must be distinct and in 0..{k - 1}, or -1 for an empty place; "
+            f"{first_bad(bad, a, rows)}."
+        )
+    bad = ~((p >= 0) & ((a >= 0) | (p == 0))).all(axis=1) | ~(found.rest >= 0)
+    if bad.any():
+        raise PolicyError(
+            f"{source}: listed probabilities and the rest must be >= 0, and 0 in empty places; "
+            f"{first_bad(bad, p, rows)}."
+        )
+    total = p.sum(axis=1) + found.rest * (k - (a >= 0).sum(axis=1))
+    bad = ~(np.abs(total - 1) <= SUM_ATOL)
+    if bad.any():
+        raise PolicyError(f"{source}: a list and its rest must sum to 1; {first_bad(bad, total, rows)}.")
+    return found
+
+
+def checked_draws(drawn: Array, shape: tuple[int, ...], batch: Batch, source: str) -> Ints:
+    """Action numbers (b, size)."""
+    if drawn.shape != shape or drawn.dtype.kind not in "iu":
+        raise PolicyError(
+            f"{source} must draw action numbers of shape {shape}; got {drawn.dtype} of shape {drawn.shape}."
+        )
+    bad = ((drawn < 0) | (drawn >= batch.n_actions)).any(axis=1)
+    if bad.any():
+        raise PolicyError(
+            f"{source}: drawn actions must be in 0..{batch.n_actions - 1}; {first_bad(bad, drawn, batch.row_numbers)}."
+        )
+    return drawn.astype(np.intp, copy=False)
+
+
+def need_rows(what: str, has: int, batch: Batch) -> None:
+    last = batch.rows.stop - 1 if isinstance(batch.rows, slice) else int(batch.rows.max())
+    if last >= has:
+        raise PolicyError(
+            f"{what} has {has} rows, but the log asks for row {last}: a row-aligned policy must have one row per row "
+            "of the log it was made for."
+        )
+
+
+def need_actions(what: str, has: int, batch: Batch) -> None:
+    if has != batch.n_actions:
+        raise PolicyError(f"{what} has {has} actions, but the log has {batch.n_actions}.")

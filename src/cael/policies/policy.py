@@ -1,0 +1,348 @@
+"""Policies: contexts in, probabilities out, a batch of rows at a time.
+
+A policy is a function, not an array: nothing here holds an n x k array that the caller did not hand in.
+The probabilities of all actions (`probabilities`) answer every question. With many actions that is too much, so a
+policy can also be asked for the probability of the logged action (`logged_probability`, all that some sources know),
+of some actions (`probability_of`), for its list of actions (`support`), and for draws (`draw`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cael.common.types import Array, Floats, Ints, frozen
+from cael.errors import InputError, NeedsError, PolicyError, first_bad
+from cael.policies import draws
+from cael.policies import gate as checks
+from cael.policies.gate import need_actions, need_rows
+from cael.policies.support import Support
+
+if TYPE_CHECKING:
+    from cael.log.logged import Batch
+
+MOST_LISTED = 256
+"""A table for all contexts with at most so many actions that carry mass is asked as a list."""
+
+
+class Policy(ABC):
+    """What a new policy must do: give the (b, k) probabilities of a batch. The rest has defaults.
+
+    n_actions: the number of actions, where the policy fixes it.
+    complete: False when only the probability of the logged action is known.
+    least, most: the smallest and largest probability it can ever give to any action in any context, where
+        that is known beforehand; intervals with a finite-sample guarantee use them.
+    positive: True where it is known that every action has positive probability on every row.
+    """
+
+    trusted: ClassVar[bool] = False
+    n_actions: int | None = None
+    complete: bool = True
+    least: float | None = None
+    most: float | None = 1.0
+    positive: bool = False
+
+    @property
+    def fixed(self) -> Floats | None:
+        """The probabilities (k,), where they are known to be the same in every context."""
+        return None
+
+    @abstractmethod
+    def probabilities(self, batch: Batch) -> Floats:
+        """Probabilities of all actions, shape (b, k)."""
+
+    def logged_probability(self, batch: Batch) -> Floats:
+        """Probability of each row's logged action, shape (b,)."""
+        return self.probability_of(batch, batch.actions[:, None])[:, 0]
+
+    def support(self, batch: Batch) -> Support | None:
+        """The short list of a row's actions and the one probability that all others share; None: there is none.
+
+        Where it is there, the other questions are answered from it.
+        """
+        return None
+
+    def probability_of(self, batch: Batch, actions: Ints) -> Floats:
+        """Probabilities of some actions (b, m) of each row, shape (b, m); an entry of -1 is no action and has 0."""
+        listed = support(self, batch)
+        if listed is not None:
+            return listed.probability_of(actions)
+        fixed = self.fixed
+        if fixed is not None:
+            need_actions(repr(self), len(fixed), batch)
+            return _entries(fixed[None, :], actions.reshape(1, -1)).reshape(actions.shape)
+        return batch.in_parts(lambda part, rows: _entries(probabilities(self, part), actions[rows]))
+
+    def draw(self, batch: Batch, u: Floats) -> Ints:
+        """Actions drawn from the policy, (b, size), one for each of the numbers u (b, size) in [0, 1)."""
+        listed = support(self, batch)
+        if listed is not None:
+            return listed.draw(batch.n_actions, u)
+        fixed = self.fixed
+        if fixed is not None:
+            need_actions(repr(self), len(fixed), batch)
+            return draws.from_table(fixed[None, :], u.reshape(1, -1)).reshape(u.shape)
+        return batch.in_parts(lambda part, rows: draws.from_table(probabilities(self, part), u[rows]))
+
+
+def probabilities(policy: Policy, batch: Batch) -> Floats:
+    """The one checked gate: (b, k) probabilities of a batch, each row a distribution, or an error with row numbers."""
+    _need_complete(policy)
+    table = policy.probabilities(batch)
+    if policy.trusted:
+        return table
+    return checks.checked_rows(table, (len(batch), batch.n_actions), repr(policy), batch.row_numbers)
+
+
+def _need_complete(policy: Policy) -> None:
+    if not policy.complete:
+        raise NeedsError(
+            f"{policy!r} knows only the probability of the logged action, and the probabilities of all actions are "
+            "needed here. Give the full policy (Tabular, Softmax, TopK, FromModel, ...), or use an estimator "
+            "that needs the logged action alone: IPS, SNIPS, BaselineIPS, SubGaussianIPS."
+        )
+
+
+def logged_probability(policy: Policy, batch: Batch) -> Floats:
+    """The checked probability of the logged action, shape (b,)."""
+    p = np.asarray(policy.logged_probability(batch), dtype=np.float64)
+    return p if policy.trusted else checks.checked_entries(p, (len(batch),), repr(policy), batch.row_numbers)
+
+
+def support(policy: Policy, batch: Batch) -> Support | None:
+    """The checked lists of a batch, or None where the policy has no short ones."""
+    found = policy.support(batch)
+    if found is None or policy.trusted:
+        return found
+    return checks.checked_support(found, batch, repr(policy))
+
+
+def probability_of(policy: Policy, batch: Batch, actions: Ints) -> Floats:
+    """The checked probabilities (b, m) of some actions (b, m); an entry of -1 has 0."""
+    _need_complete(policy)
+    p = np.asarray(policy.probability_of(batch, actions), dtype=np.float64)
+    return p if policy.trusted else checks.checked_entries(p, actions.shape, repr(policy), batch.row_numbers)
+
+
+def draw(policy: Policy, batch: Batch, u: Floats) -> Ints:
+    """The checked actions (b, size) that the policy draws with the numbers u (b, size) in [0, 1)."""
+    _need_complete(policy)
+    drawn = np.asarray(policy.draw(batch, u))
+    return drawn if policy.trusted else checks.checked_draws(drawn, u.shape, batch, repr(policy))
+
+
+def as_policy(source: Policy | ArrayLike | Callable[[Floats], ArrayLike]) -> Policy:
+    """A policy from a policy, a (k,) or (n, k) array, a scikit-learn classifier, or a function of contexts."""
+    if isinstance(source, Policy):
+        return source
+    if callable(source) or hasattr(source, "predict_proba"):
+        return FromModel(source)
+    return Tabular(source)
+
+
+def _entries(table: Floats, actions: Ints) -> Floats:
+    """(b, m) entries of a table (b, k); 0 where the action is -1."""
+    entries = np.take_along_axis(table, np.maximum(actions, 0), axis=1)
+    return np.where(actions >= 0, entries, 0.0).astype(np.float64, copy=False)
+
+
+@final
+@dataclass(frozen=True)
+class Uniform(Policy):
+    """Every action with the same probability.
+
+    >>> Uniform(4)
+    Uniform(n_actions=4)
+    """
+
+    trusted: ClassVar[bool] = True
+    n_actions: int | None = None
+
+    @property
+    def least(self) -> float | None:  # type: ignore[override]
+        return None if self.n_actions is None else 1 / self.n_actions
+
+    @property
+    def most(self) -> float | None:  # type: ignore[override]
+        return 1.0 if self.n_actions is None else 1 / self.n_actions
+
+    def _k(self, batch: Batch) -> int:
+        if self.n_actions is not None:
+            need_actions("Uniform", self.n_actions, batch)
+        return batch.n_actions
+
+    def probabilities(self, batch: Batch) -> Floats:
+        k = self._k(batch)
+        return np.broadcast_to(np.float64(1 / k), (len(batch), k))
+
+    def logged_probability(self, batch: Batch) -> Floats:
+        return np.full(len(batch), 1 / self._k(batch))
+
+    @property
+    def fixed(self) -> Floats | None:
+        return None if self.n_actions is None else np.full(self.n_actions, 1 / self.n_actions)
+
+    def support(self, batch: Batch) -> Support:
+        return Support(np.empty((len(batch), 0), np.intp), np.empty((len(batch), 0)), self.logged_probability(batch))
+
+
+@final
+@dataclass(frozen=True, init=False, eq=False)
+class Tabular(Policy):
+    """Probabilities as an array: (k,) for every context alike, or (n, k) aligned with the rows of the log.
+
+    `copy=False` keeps the caller's array without copying it (the caller promises not to change it).
+
+    >>> Tabular([0.2, 0.8])
+    Tabular((2,))
+    """
+
+    trusted: ClassVar[bool] = True
+    table: Array
+    lowest: float
+
+    def __init__(self, table: ArrayLike, *, copy: bool = True) -> None:
+        p = np.asarray(table)
+        if p.dtype.kind not in "fiub":
+            raise PolicyError(f"Tabular needs probabilities that are numbers; got {p.dtype}.")
+        if p.dtype != np.float32:
+            p = np.asarray(p, dtype=np.float64)
+        if p.ndim == 3 and p.shape[2] == 1:
+            p = p[:, :, 0]  # obp's action_dist with one position
+        if p.ndim not in (1, 2) or p.size == 0:
+            raise PolicyError(f"Tabular needs probabilities of shape (k,) or (n, k); got {p.shape}.")
+        object.__setattr__(self, "lowest", checks.checked_in_blocks(np.atleast_2d(p), "Tabular"))
+        object.__setattr__(self, "table", frozen(p, copy=copy))
+
+    def __repr__(self) -> str:
+        return f"Tabular({self.table.shape})"
+
+    @property
+    def n_actions(self) -> int:  # type: ignore[override]
+        return int(self.table.shape[-1])
+
+    @property
+    def least(self) -> float | None:  # type: ignore[override]
+        return float(self.table.min()) if self.table.ndim == 1 else None
+
+    @property
+    def most(self) -> float:  # type: ignore[override]
+        return float(self.table.max()) if self.table.ndim == 1 else 1.0
+
+    def probabilities(self, batch: Batch) -> Floats:
+        need_actions("Tabular", self.n_actions, batch)
+        if self.table.ndim == 1:
+            return np.broadcast_to(self.table.astype(np.float64, copy=False), (len(batch), self.n_actions))
+        need_rows("Tabular", len(self.table), batch)
+        return self.table[batch.rows].astype(np.float64, copy=False)
+
+    @property
+    def positive(self) -> bool:  # type: ignore[override]
+        return self.lowest > 0
+
+    def logged_probability(self, batch: Batch) -> Floats:
+        need_actions("Tabular", self.n_actions, batch)
+        if self.table.ndim == 1:
+            return self.table[batch.actions].astype(np.float64, copy=False)
+        need_rows("Tabular", len(self.table), batch)
+        return self.table[batch.row_numbers, batch.actions].astype(np.float64, copy=False)
+
+    @property
+    def fixed(self) -> Floats | None:
+        return self.table.astype(np.float64, copy=False) if self.table.ndim == 1 else None
+
+    @cached_property
+    def _listed(self) -> Ints:
+        """The actions with mass, where all contexts are alike and there are few; else none."""
+        found = np.flatnonzero(self.table) if self.table.ndim == 1 else np.empty(0, np.intp)
+        return found if len(found) <= MOST_LISTED else found[:0]
+
+    def support(self, batch: Batch) -> Support | None:
+        need_actions("Tabular", self.n_actions, batch)
+        a = self._listed
+        if len(a) == 0:
+            return None
+        shape = (len(batch), len(a))
+        p = self.table[a].astype(np.float64, copy=False)
+        return Support(np.broadcast_to(a, shape), np.broadcast_to(p, shape), np.zeros(len(batch)))
+
+    def probability_of(self, batch: Batch, actions: Ints) -> Floats:
+        need_actions("Tabular", self.n_actions, batch)
+        if self.table.ndim == 1:
+            return _entries(self.table[None, :], actions.reshape(1, -1)).reshape(actions.shape)
+        need_rows("Tabular", len(self.table), batch)
+        entries = self.table[batch.row_numbers[:, None], np.maximum(actions, 0)]
+        return np.where(actions >= 0, entries, 0.0).astype(np.float64, copy=False)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LoggedOnly(Policy):
+    """A policy of which only the probability of the logged action is known, one number per row of the log.
+
+    >>> LoggedOnly([0.5, 0.1, 0.9])
+    LoggedOnly(3 rows)
+    """
+
+    trusted: ClassVar[bool] = True
+    complete: ClassVar[bool] = False  # type: ignore[misc]
+    logged: ArrayLike
+
+    def __post_init__(self) -> None:
+        p = np.asarray(self.logged, dtype=np.float64)
+        if p.ndim != 1:
+            raise PolicyError(f"LoggedOnly needs one probability per row; got shape {p.shape}.")
+        bad = ~((p >= 0) & (p <= 1))
+        if bad.any():
+            raise PolicyError(f"LoggedOnly: a probability must be in [0, 1]; {first_bad(bad, p)}.")
+        object.__setattr__(self, "logged", frozen(p))
+
+    def __repr__(self) -> str:
+        return f"LoggedOnly({len(np.asarray(self.logged))} rows)"
+
+    def probabilities(self, batch: Batch) -> Floats:
+        raise NeedsError(f"{self!r} knows only the probability of the logged action.")
+
+    def logged_probability(self, batch: Batch) -> Floats:
+        p = np.asarray(self.logged)
+        need_rows("LoggedOnly", len(p), batch)
+        return p[batch.rows]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FromModel(Policy):
+    """A policy from a scikit-learn classifier of actions, or from any function of contexts (b, d) -> (b, k).
+
+    A classifier's `classes_` must be action numbers; actions it never saw get probability 0.
+
+    >>> FromModel(lambda contexts: np.full((len(contexts), 2), 0.5)).complete
+    True
+    """
+
+    model: Any
+
+    def __post_init__(self) -> None:
+        if not callable(self.model) and not hasattr(self.model, "predict_proba"):
+            raise InputError(
+                f"FromModel needs a function of contexts or an object with predict_proba; got {type(self.model)}."
+            )
+
+    def probabilities(self, batch: Batch) -> Floats:
+        if not hasattr(self.model, "predict_proba"):
+            return np.asarray(self.model(batch.contexts), dtype=np.float64)
+        p = np.asarray(self.model.predict_proba(batch.contexts), dtype=np.float64)
+        classes = np.asarray(self.model.classes_)
+        if classes.dtype.kind not in "iu" or classes.min() < 0 or classes.max() >= batch.n_actions:
+            raise PolicyError(
+                f"FromModel: the classes of the model must be action numbers 0..{batch.n_actions - 1}; got {classes}."
+            )
+        table = np.zeros((len(batch), batch.n_actions))
+        table[:, classes] = p
+        return table

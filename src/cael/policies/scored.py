@@ -1,0 +1,152 @@
+"""Policies made from scores of the actions: Softmax and EpsilonGreedy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cael.common.types import Array, Floats, Ints, frozen
+from cael.errors import PolicyError
+from cael.policies.gate import need_actions, need_rows
+from cael.policies.policy import Policy
+from cael.policies.support import Support
+
+if TYPE_CHECKING:
+    from cael.log.logged import Batch
+
+Scores: TypeAlias = ArrayLike | Callable[[Floats], ArrayLike]
+"""Scores of the actions: (k,), row-aligned (n, k), or a function of contexts (b, d) -> (b, k)."""
+
+
+def _frozen_scores(scores: Scores, name: str) -> Array | Callable[[Floats], ArrayLike]:
+    if callable(scores):
+        return scores
+    s = np.asarray(scores, dtype=np.float64)
+    if s.ndim not in (1, 2) or s.size == 0:
+        raise PolicyError(f"{name} scores must have shape (k,) or (n, k), or be a function; got {s.shape}.")
+    if not np.isfinite(s).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(s))[0])
+        what = f"action {where[0]}" if s.ndim == 1 else f"row {where[0]}, action {where[1]}"
+        raise PolicyError(f"{name} scores must be finite; {what} has {s[where]}.")
+    return frozen(s)
+
+
+def _scores_of(scores: Any, batch: Batch, name: str) -> Floats:
+    """The (b, k) scores of a batch, checked when a function made them."""
+    if callable(scores):
+        s = np.asarray(scores(batch.contexts), dtype=np.float64)
+        if s.shape != (len(batch), batch.n_actions):
+            raise PolicyError(f"{name}: scores must have shape {(len(batch), batch.n_actions)}; got {s.shape}.")
+        bad = ~np.isfinite(s).all(axis=1)
+        if bad.any():
+            raise PolicyError(f"{name}: scores must be finite; row {batch.row_numbers[bad][0]} is not.")
+        return s
+    need_actions(name, scores.shape[-1], batch)
+    if scores.ndim == 1:
+        return np.broadcast_to(scores, (len(batch), len(scores)))
+    need_rows(name, len(scores), batch)
+    return scores[batch.rows]
+
+
+def _scores_actions(scores: Any) -> int | None:
+    return None if callable(scores) else int(scores.shape[-1])
+
+
+def _shown(scores: Any) -> str:
+    return getattr(scores, "__name__", type(scores).__name__) if callable(scores) else f"scores{scores.shape}"
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Softmax(Policy):
+    """pi(a|x) proportional to exp(scores(x, a) / temperature).
+
+    >>> Softmax([0.0, 1.0, 2.0], temperature=0.5)
+    Softmax(scores(3,), temperature=0.5)
+    """
+
+    trusted: ClassVar[bool] = True
+    scores: Any
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.temperature) and self.temperature > 0):
+            raise PolicyError(f"temperature must be a positive number; got {self.temperature!r}.")
+        object.__setattr__(self, "scores", _frozen_scores(self.scores, "Softmax"))
+
+    def __repr__(self) -> str:
+        return f"Softmax({_shown(self.scores)}, temperature={self.temperature:g})"
+
+    @property
+    def n_actions(self) -> int | None:  # type: ignore[override]
+        return _scores_actions(self.scores)
+
+    def probabilities(self, batch: Batch) -> Floats:
+        logits = _scores_of(self.scores, batch, "Softmax") / self.temperature
+        logits -= logits.max(axis=1, keepdims=True)
+        p = np.exp(logits, out=logits)
+        p /= p.sum(axis=1, keepdims=True)
+        return p
+
+    @cached_property
+    def fixed(self) -> Floats | None:
+        if callable(self.scores) or self.scores.ndim == 2:
+            return None
+        p = np.exp((self.scores - self.scores.max()) / self.temperature)
+        return p / p.sum()
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class EpsilonGreedy(Policy):
+    """The best-scored action with probability 1 - epsilon, plus epsilon spread over all k; ties go to the first.
+
+    >>> EpsilonGreedy([0.0, 1.0], epsilon=0.2)
+    EpsilonGreedy(scores(2,), epsilon=0.2)
+    """
+
+    trusted: ClassVar[bool] = True
+    scores: Any
+    epsilon: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.epsilon <= 1:
+            raise PolicyError(f"epsilon must be in [0, 1]; got {self.epsilon!r}.")
+        object.__setattr__(self, "scores", _frozen_scores(self.scores, "EpsilonGreedy"))
+
+    def __repr__(self) -> str:
+        return f"EpsilonGreedy({_shown(self.scores)}, epsilon={self.epsilon:g})"
+
+    @property
+    def n_actions(self) -> int | None:  # type: ignore[override]
+        return _scores_actions(self.scores)
+
+    @property
+    def least(self) -> float | None:  # type: ignore[override]
+        return None if self.n_actions is None else self.epsilon / self.n_actions
+
+    def greedy(self, batch: Batch) -> Ints:
+        """The best-scored action of each row, shape (b,)."""
+        if not callable(self.scores) and self.scores.ndim == 1:
+            need_actions("EpsilonGreedy", len(self.scores), batch)
+            return np.full(len(batch), self.scores.argmax())
+        best: Ints = batch.in_parts(lambda part, _: _scores_of(self.scores, part, "EpsilonGreedy").argmax(axis=1))
+        return best
+
+    def support(self, batch: Batch) -> Support:
+        each = self.epsilon / batch.n_actions
+        listed = np.full((len(batch), 1), 1 - self.epsilon + each)
+        return Support(self.greedy(batch)[:, None], listed, np.full(len(batch), each))
+
+    def probabilities(self, batch: Batch) -> Floats:
+        p = np.full((len(batch), batch.n_actions), self.epsilon / batch.n_actions)
+        p[np.arange(len(batch)), self.greedy(batch)] += 1 - self.epsilon
+        return p
+
+    def logged_probability(self, batch: Batch) -> Floats:
+        return self.epsilon / batch.n_actions + (1 - self.epsilon) * (self.greedy(batch) == batch.actions)

@@ -1,0 +1,1 @@
+"""What users get: evaluation, comparison, segments, plan, calibration."""

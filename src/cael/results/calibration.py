@@ -1,0 +1,351 @@
+"""calibrate: plant rewards whose truth is known on the user's own log, and see which estimators find it."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cael.common.types import Floats
+from cael.errors import CaelError, InputError, NeedsError, positive_int
+from cael.estimators import Estimator
+from cael.estimators.problem import NEEDS, Problem
+from cael.inference import intervals as inference
+from cael.judging.verdict import COLOURS, Check
+from cael.log.logged import Batch, LoggedData
+from cael.log.scanned import ScannedLog
+from cael.outcomes.ridge import Ridge
+from cael.policies.policy import Policy, probabilities
+from cael.results.evaluation import html_rows, panel, refuse_constant_rewards
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+Reward: TypeAlias = Callable[[Batch], Floats]
+KINDS = ("additive", "interaction", "target", "fitted")
+SIGNAL = 0.3
+"""Share of the reward's variance that the planted reward explains; the rest is noise."""
+CELLS = 2_000_000
+HEAD = ("estimator", "RMSE", "bias", "covers", "worst", "width", "failed")
+
+
+@final
+@dataclass(frozen=True)
+class CalibrationRow:
+    """How an estimator did on rewards whose truth is known.
+
+    rmse, bias: over all planted rewards (infinite and 0 where it never worked). coverage: share of intervals that held
+    the truth, and its Monte Carlo error.
+    worst_coverage, worst_kind: of the kind of reward on which the intervals did worst. width: mean width of the
+    intervals. failed: trials in which the estimator raised an error (they count as not covered).
+    """
+
+    estimator: str
+    rmse: float
+    bias: float
+    coverage: float
+    coverage_error: float
+    worst_coverage: float
+    worst_kind: str
+    width: float
+    failed: int
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Calibration:
+    """Estimators ranked on this log's own contexts, actions and propensities, the smallest error first.
+
+    rows: one per estimator. kinds: of planted rewards. repeats: for each kind. n: rows of each planted log. level: of
+    the intervals. redrawn: whether actions were drawn anew from the logging policy; where it is not known, the logged
+    ones were kept and only rewards were planted.
+    """
+
+    rows: tuple[CalibrationRow, ...]
+    kinds: tuple[str, ...]
+    repeats: int
+    n: int
+    level: float
+    redrawn: bool
+
+    def __iter__(self) -> Iterator[CalibrationRow]:
+        return iter(self.rows)
+
+    def __getitem__(self, name: str) -> CalibrationRow:
+        for row in self.rows:
+            if row.estimator == name:
+                return row
+        raise KeyError(f"no estimator named {name!r}; there are: {', '.join(row.estimator for row in self.rows)}")
+
+    @property
+    def best(self) -> str:
+        """The estimator with the smallest root mean squared error."""
+        return self.rows[0].estimator
+
+    def check(self, name: str) -> Check:
+        """Whether the intervals of an estimator held the truth as often as they say."""
+        row = self[name]
+        chance = 3 * math.sqrt(self.level * (1 - self.level) / (self.repeats * len(self.kinds)))
+        short = self.level - row.coverage
+        status = "pass" if short <= chance else "warn" if short <= 3 * chance else "fail"
+        told = (
+            f"On planted rewards, {self.level:.0%} intervals of {name} held the truth {row.coverage:.0%} of the time "
+            f"(± {row.coverage_error:.0%})."
+        )
+        return Check("calibration", status, row.coverage, told)
+
+    def sentence(self) -> str:
+        """How it was done, in words."""
+        how = "actions drawn anew from the logging policy" if self.redrawn else "the logged actions kept"
+        return (
+            f"{self.repeats} logs of {self.n:,} rows for each of {len(self.kinds)} kinds of planted reward, {how}; "
+            f"{self.best} came closest."
+        )
+
+    def __repr__(self) -> str:
+        told = "; ".join(f"{row.estimator}: RMSE {row.rmse:.3g}, covers {row.coverage:.0%}" for row in self.rows)
+        return f"Calibration({told})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain types, ready for JSON."""
+        return {
+            "sentence": self.sentence(), "best": self.best, "kinds": list(self.kinds), "repeats": self.repeats,
+            "n": self.n, "level": self.level, "redrawn": self.redrawn,
+            "rows": [{**asdict(row), "rmse": row.rmse if math.isfinite(row.rmse) else None} for row in self.rows],
+        }  # fmt: skip
+
+    def table(self) -> list[tuple[str, ...]]:
+        """What the printed forms show."""
+        return [
+            (
+                row.estimator,
+                f"{row.rmse:.3g}" if math.isfinite(row.rmse) else "",
+                f"{row.bias:+.2g}",
+                f"{row.coverage:.0%} ± {row.coverage_error:.0%}",
+                f"{row.worst_coverage:.0%} ({row.worst_kind})",
+                f"{row.width:.3g}",
+                str(row.failed or ""),
+            )
+            for row in self.rows
+        ]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table
+        from rich.text import Text
+
+        shown = range(len(HEAD)) if options.max_width >= 100 else range(len(HEAD) - 2)
+        table = Table(box=SIMPLE_HEAD, padding=(0, 1))
+        for at in shown:
+            table.add_column(HEAD[at], justify="right" if at else "left", no_wrap=True)
+        for row, cells in zip(self.rows, self.table(), strict=True):
+            status = self.check(row.estimator).status
+            table.add_row(*(cells[at] for at in shown), style=None if status == "pass" else COLOURS[status])
+        yield table
+        yield Text(self.sentence())
+
+    def _repr_html_(self) -> str:
+        return f"<table>{html_rows(HEAD, self.table())}</table><p>{html.escape(self.sentence())}</p>"
+
+
+def calibrate(
+    log: LoggedData | ScannedLog,
+    policy: Policy | ArrayLike | str,
+    estimators: Sequence[Estimator] | None = None,
+    *,
+    repeats: int = 30,
+    level: float = 0.95,
+    rows: int | None = None,
+    seed: int = 0,
+) -> Calibration:
+    """Which estimator comes closest on a log like this one, and do its intervals hold the truth?
+
+    A reward function is planted on the log's own contexts, so that the target's value is known exactly. Kinds:
+    "additive" (contexts and actions, no interaction), "interaction" (random smooth functions of both), "target" (what
+    the target prefers earns more) and "fitted" (a ridge model of the real rewards). It explains 30% of the variance of
+    the rewards; noise is resampled from the real ones. Where the logging policy is known whole, rows are resampled
+    and actions drawn anew from it; otherwise the rows and actions stay as they are and "fitted" is left out, since
+    repeating it would repeat the same error.
+
+    estimators: the panel of `evaluate` if None. rows: of each planted log; by default all, but at most 20,000 and at
+    most 2,000,000 divided by the number of actions. log: in memory, or scanned (`cael.scan`), of which as many rows are
+    drawn in a pass.
+    """
+    inference.check_level(level)
+    positive_int("repeats", repeats, least=2)
+    if isinstance(log, ScannedLog):
+        from cael.engine.learning import sampled_problem
+
+        log, policy = sampled_problem(log, policy, _most(log.n_actions, rows), seed)
+    refuse_constant_rewards(log)
+    problem = Problem(log, policy)
+    if not problem.policy.complete:
+        raise NeedsError(f"calibrate needs {NEEDS['probabilities']}.")
+    if log.propensities is None:
+        raise NeedsError(f"calibrate needs {NEEDS['propensities']}.")
+    tried = _usable(problem, panel() if estimators is None else tuple(estimators))
+    redrawn = log.logging is not None and log.logging.complete
+    kinds = KINDS if redrawn else KINDS[:3]
+    base = _some_rows(log, rows, seed)
+    errors: dict[str, list[tuple[str, float, bool, float]]] = {each.name: [] for each in tried}
+    for kind in kinds:
+        for repeat in range(repeats):
+            rng = np.random.default_rng([seed, KINDS.index(kind), repeat])
+            planted, truth = plant(base, problem.policy, kind, rng, redraw=redrawn)
+            for estimator, found in _each(tried, Problem(planted, problem.policy)):
+                errors[estimator.name].append((kind, *_outcome(found, truth, level)))
+    made = sorted((_row(name, told, kinds) for name, told in errors.items()), key=lambda row: row.rmse)
+    return Calibration(tuple(made), kinds, repeats, len(base), level, redrawn)
+
+
+def _usable(problem: Problem, estimators: Sequence[Estimator]) -> tuple[Estimator, ...]:
+    for each in estimators:
+        if not isinstance(each, Estimator):
+            raise InputError(f"estimators must be cael estimators, such as cael.MIPS(); got {each!r}.")
+    usable = tuple(each for each in estimators if not problem.missing(each.needs))
+    if not usable:
+        raise NeedsError("none of the estimators can be computed on this log and policy.")
+    return usable
+
+
+def _most(n_actions: int, rows: int | None) -> int:
+    return min(20_000, max(500, CELLS // n_actions)) if rows is None else positive_int("rows", rows, least=20)
+
+
+def _some_rows(log: LoggedData, rows: int | None, seed: int) -> LoggedData:
+    """A random part of the log, of the size that planted logs shall have."""
+    limit = _most(log.n_actions, rows)
+    if limit >= len(log):
+        return log
+    return log.take(np.sort(np.random.default_rng(seed).permutation(len(log))[:limit]))
+
+
+def _each(estimators: Sequence[Estimator], problem: Problem) -> Iterator[tuple[Estimator, Any]]:
+    for estimator in estimators:
+        try:
+            yield estimator, estimator.solve(problem)
+        except CaelError:
+            yield estimator, None
+
+
+def _outcome(found: Any, truth: float, level: float) -> tuple[float, bool, float]:
+    """(error, covered, width) of one estimate; a failure has no error and does not cover."""
+    if found is None:
+        return math.nan, False, math.nan
+    interval = found.interval(level)
+    return found.value - truth, truth in interval, interval.width
+
+
+def _row(name: str, told: list[tuple[str, float, bool, float]], kinds: Sequence[str]) -> CalibrationRow:
+    error, width = (np.array([each[at] for each in told], dtype=float) for at in (1, 3))
+    covered = np.array([each[2] for each in told], dtype=float)
+    by_kind = {kind: float(np.mean([each[2] for each in told if each[0] == kind])) for kind in kinds}
+    worst = min(by_kind, key=lambda kind: by_kind[kind])
+    fine = np.isfinite(error)
+    share = float(covered.mean())
+    return CalibrationRow(
+        name,
+        float(np.sqrt(np.mean(error[fine] ** 2))) if fine.any() else math.inf,
+        float(error[fine].mean()) if fine.any() else 0.0,
+        share,
+        math.sqrt(max(share * (1 - share), 1 / len(told)) / len(told)),
+        by_kind[worst],
+        worst,
+        float(width[fine].mean()) if fine.any() else 0.0,
+        int((~fine).sum()),
+    )
+
+
+def plant(
+    log: LoggedData, policy: Policy, kind: str, rng: np.random.Generator, *, redraw: bool
+) -> tuple[LoggedData, float]:
+    """A log with planted rewards, and the target's exact value over the rows of `log`.
+
+    With `redraw`, rows are resampled with replacement and actions drawn from the logging policy.
+    """
+    reward = _scaled(log, kind, policy, rng)
+    truth = _truth(log, policy, reward)
+    part = log.take(rng.integers(0, len(log), len(log))) if redraw else log
+    actions, propensities, mean = np.empty(len(part), dtype=np.intp), np.empty(len(part)), np.empty(len(part))
+    at = 0
+    for batch in part.batches(width=log.n_actions):
+        rows, span = np.arange(len(batch)), slice(at, at + len(batch))
+        if redraw:
+            assert log.logging is not None
+            p = probabilities(log.logging, batch)
+            edges = np.cumsum(p, axis=1)
+            drawn = (edges <= rng.random(len(p))[:, None] * edges[:, -1:]).sum(axis=1)
+            actions[span], propensities[span] = drawn, p[rows, drawn]
+        else:
+            assert batch.propensities is not None
+            actions[span], propensities[span] = batch.actions, batch.propensities
+        mean[span] = reward(batch)[rows, actions[span]]
+        at += len(batch)
+    return part.replanted(actions, _noisy(mean, log.rewards, rng), propensities), truth
+
+
+def _truth(log: LoggedData, policy: Policy, reward: Reward) -> float:
+    total = 0.0
+    for batch in log.batches(width=log.n_actions):
+        total += float(np.einsum("ij,ij->", probabilities(policy, batch), reward(batch)))
+    return total / len(log)
+
+
+def _binary(rewards: Floats) -> bool:
+    return bool(((rewards == 0) | (rewards == 1)).all())
+
+
+def _noisy(mean: Floats, rewards: Floats, rng: np.random.Generator) -> Floats:
+    """Rewards around their means: coins where the real ones are 0 and 1, else resampled deviations of the real ones."""
+    if _binary(rewards):
+        return (rng.random(len(mean)) < mean).astype(np.float64)
+    drawn = rng.choice(rewards - rewards.mean(), len(mean))
+    return mean + math.sqrt(1 - SIGNAL) * drawn
+
+
+def _scaled(log: LoggedData, kind: str, policy: Policy, rng: np.random.Generator) -> Reward:
+    """A reward function of this kind with the mean and the stated share of the variance of the real rewards."""
+    raw = _shape(log, kind, policy, rng)
+    seen = np.concatenate([raw(b)[np.arange(len(b)), b.actions] for b in log.batches(width=log.n_actions)])
+    middle, spread = float(seen.mean()), float(seen.std())
+    mean, scale = float(log.rewards.mean()), math.sqrt(SIGNAL) * float(log.rewards.std())
+    factor = scale / spread if spread > 0 else 0.0
+    binary = _binary(log.rewards)
+    factor = min(factor, 0.5 * min(mean, 1 - mean) / spread) if binary and spread > 0 else factor
+
+    def reward(batch: Batch) -> Floats:
+        q = mean + factor * (raw(batch) - middle)
+        return np.clip(q, 0.0, 1.0) if binary else q
+
+    return reward
+
+
+def _shape(log: LoggedData, kind: str, policy: Policy, rng: np.random.Generator) -> Reward:
+    """The unscaled function of contexts and actions, (b, k)."""
+    k, d = log.n_actions, log.contexts.shape[1]
+    centre, spread = log.contexts.mean(axis=0), log.contexts.std(axis=0)
+    spread = np.where(spread > 0, spread, 1.0)
+    slopes, levels = rng.standard_normal(d), rng.standard_normal(k)
+    if kind == "fitted":
+        return Ridge().fit(log, 0).predict
+    inner, shift = rng.standard_normal((d, 8)) / math.sqrt(max(d, 1)), rng.standard_normal(8)
+    outer = rng.standard_normal((8, k))
+
+    def additive(batch: Batch) -> Floats:
+        x = (batch.contexts - centre) / spread
+        return (x @ slopes / math.sqrt(max(d, 1)))[:, None] + levels
+
+    def interaction(batch: Batch) -> Floats:
+        x = (batch.contexts - centre) / spread
+        return np.tanh(2 * x @ inner + shift) @ outer
+
+    def target(batch: Batch) -> Floats:
+        p = probabilities(policy, batch)
+        return p / p.max(axis=1, keepdims=True) + 0.3 * additive(batch)
+
+    return {"additive": additive, "interaction": interaction, "target": target}[kind]

@@ -1,0 +1,222 @@
+"""compare: several policies against the logging policy, with intervals that hold together and a verdict on each."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cael.errors import InputError, SupportError
+from cael.estimators import SNDR, SNIPS, Estimator, LoggedMean
+from cael.estimators.problem import Problem
+from cael.inference import intervals as inference
+from cael.inference.estimate import Estimate
+from cael.inference.intervals import Interval
+from cael.inference.lift import control, lift_of
+from cael.judging.checks import judge
+from cael.judging.survey import Survey, survey, target_mass
+from cael.judging.verdict import Thresholds, Verdict
+from cael.log.logged import LoggedData
+from cael.log.scanned import ScannedLog
+from cael.policies.policy import Policy, as_policy
+from cael.results.evaluation import direction, html_rows, refuse_constant_rewards
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+
+@final
+@dataclass(frozen=True)
+class Compared:
+    """One policy of a comparison: its value, its lift over the logging policy with a simultaneous interval, and the
+    verdict on whether its estimate can be trusted."""
+
+    name: str
+    estimate: Estimate
+    lift: Estimate
+    interval: Interval
+    verdict: Verdict
+
+    @property
+    def direction(self) -> str:
+        """Whether the interval of the lift lies above 0 ("better"), below ("worse"), or holds it."""
+        return direction(self.interval)
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison:
+    """Several policies against the logging policy, best first; the intervals hold all together at `level`."""
+
+    rows: tuple[Compared, ...]
+    baseline: Estimate
+    level: float
+    factor: float
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on the first policy, the one that looks best."""
+        return self.rows[0].verdict
+
+    def __iter__(self) -> Iterator[Compared]:
+        return iter(self.rows)
+
+    def __getitem__(self, name: str) -> Compared:
+        for row in self.rows:
+            if row.name == name:
+                return row
+        raise KeyError(f"no policy named {name!r}; there are: {', '.join(row.name for row in self.rows)}")
+
+    def __repr__(self) -> str:
+        told = "; ".join(
+            f"{row.name}: {row.lift.value:+.5g} {row.interval} {row.direction} ({row.verdict.level})"
+            for row in self.rows
+        )
+        return f"Comparison(baseline {self.baseline.value:.5g}; {told})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain types, ready for JSON."""
+        return {
+            "baseline": self.baseline.to_dict(),
+            "level": self.level,
+            "simultaneous_factor": self.factor,
+            "policies": [
+                {
+                    "name": row.name,
+                    "estimate": row.estimate.to_dict(),
+                    "lift": row.lift.value,
+                    "lift_stderr": row.lift.stderr,
+                    "interval": {"low": row.interval.low, "high": row.interval.high},
+                    "direction": row.direction,
+                    "verdict": row.verdict.to_dict(),
+                }
+                for row in self.rows
+            ],
+        }
+
+    def table(self) -> list[tuple[str, ...]]:
+        """What the printed forms show: name, value, lift, interval of the lift, direction, verdict."""
+        return [
+            (
+                row.name,
+                f"{row.estimate.value:.5g}",
+                f"{row.lift.value:+.5g}",
+                f"[{row.interval.low:+.5g}, {row.interval.high:+.5g}]",
+                row.direction,
+                row.verdict.level,
+            )
+            for row in self.rows
+        ]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.markup import escape
+        from rich.table import Table
+        from rich.text import Text
+
+        title = f"logging policy: {self.baseline.value:.5g} ± {self.baseline.stderr:.2g}"
+        table = Table(title=title, caption=f"intervals of the lift hold together at {self.level:.0%}")
+        for name in ("policy", "value", "lift", "interval of the lift", "", "verdict"):
+            table.add_column(name, no_wrap=True)
+        for row, shown in zip(self.rows, self.table(), strict=True):
+            table.add_row(*map(escape, shown), style=_style(row))
+        yield table
+        for doubt in self.doubts():
+            yield Text(f"! {doubt}", style="yellow")
+
+    def _repr_html_(self) -> str:
+        head = ("policy", "value", "lift", f"interval, simultaneous {self.level:.0%}", "", "verdict")
+        notes = "".join(f"<li>{html.escape(doubt)}</li>" for doubt in self.doubts())
+        return f"<table>{html_rows(head, self.table())}</table><ul>{notes}</ul>"
+
+    def doubts(self) -> list[str]:
+        """The reasons of all verdicts, each once, with the policies that it concerns."""
+        said: dict[str, list[str]] = {}
+        for row in self.rows:
+            for reason in row.verdict.reasons:
+                said.setdefault(reason, []).append(row.name)
+        return [f"{', '.join(names)}: {reason}" for reason, names in said.items()]
+
+
+def _style(row: Compared) -> str | None:
+    if row.verdict.level == "refuse":
+        return "dim"
+    return {"better": "green", "worse": "red"}.get(row.direction)
+
+
+def compare(
+    log: LoggedData | ScannedLog,
+    policies: Mapping[str, Policy | ArrayLike | str] | Sequence[Policy],
+    estimator: Estimator | None = None,
+    *,
+    level: float = 0.95,
+    seed: int = 0,
+    thresholds: Thresholds | None = None,
+) -> Comparison:
+    """Which of these policies beats the logging policy, and by how much?
+
+    Each policy's estimate (by `estimator`; if None, by SNDR, or by SNIPS where only the probabilities of logged actions
+    are known) is contrasted, row by row, with the mean logged reward, which is the value of the logging policy; where
+    that is known in full, what chance did to the logged actions is taken out of the lift. A max-t multiplier bootstrap
+    makes the intervals hold for all policies at once; they count the bias of an estimator that bounds it.
+    log: in memory, or scanned (`cael.scan`); for a scanned one, policies may be texts such as "topk:items+chances".
+    """
+    if isinstance(log, ScannedLog):
+        from cael.engine import stream_results as results
+
+        return results.compare(log, policies, estimator, level=level, seed=seed, thresholds=thresholds)
+    refuse_constant_rewards(log)
+    named = policies if isinstance(policies, Mapping) else {f"{i}: {as_policy(p)!r}": p for i, p in enumerate(policies)}
+    if not named:
+        raise InputError("compare needs at least one policy.")
+    chosen = default_estimator([as_policy(policy) for policy in named.values()]) if estimator is None else estimator
+    baseline = LoggedMean().estimate(log, as_policy(next(iter(named.values()))))
+    estimates, verdicts = {}, {}
+    found = survey(log)
+    problem = Problem(log, next(iter(named.values())))
+    for name, policy in named.items():
+        estimates[name], verdicts[name] = _judged(problem.of(policy), chosen, found, level, thresholds)
+    adjustment = control(problem, chosen)
+    lifts = {name: lift_of(each, baseline, adjustment) for name, each in estimates.items()}
+    factor = inference.max_t(np.stack([lift.units for lift in lifts.values()], axis=1), level, seed=seed)
+    rows = [
+        Compared(name, estimates[name], lift, within(lift, factor, level), verdicts[name])
+        for name, lift in lifts.items()
+    ]
+    return Comparison(tuple(sorted(rows, key=lambda row: -row.estimate.value)), baseline, level, factor)
+
+
+def default_estimator(policies: Sequence[Policy]) -> Estimator:
+    """SNDR; SNIPS where one of the policies is known on logged actions alone."""
+    return SNDR() if all(policy.complete for policy in policies) else SNIPS()
+
+
+def _judged(
+    problem: Problem, estimator: Estimator, found: Survey, level: float, thresholds: Thresholds | None
+) -> tuple[Estimate, Verdict]:
+    """An estimate and the verdict on it; SNIPS, cheap once the weights are there, is its second opinion."""
+    problem.require(estimator.name, estimator.needs)
+    estimate = estimator.solve(problem)
+    opinions = [estimate]
+    if estimator.name != "SNIPS" and not problem.missing(SNIPS.needs):
+        try:
+            opinions.append(SNIPS().solve(problem))
+        except SupportError:
+            opinions = [estimate]
+    if problem.unsupported_mass is None and problem.policy.complete:
+        found = replace(found, target=target_mass(problem.log, problem.policy))
+    return estimate, judge(problem.log, found, opinions, estimate.estimator, level, thresholds)
+
+
+def within(lift: Estimate, factor: float, level: float) -> Interval:
+    """The joint interval; that of an estimator with a bound on its bias holds for the value, at the same factor."""
+    if lift.diagnostics.bias_bound is None:
+        half = factor * lift.stderr
+    else:
+        from scipy.special import ndtr
+
+        half = lift.interval(float(2 * ndtr(factor) - 1), "bias_aware").width / 2
+    return Interval(lift.value - half, lift.value + half, level, "simultaneous")

@@ -1,0 +1,342 @@
+"""evaluate: the panel of estimates of one policy, side by side, with the verdict on them."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, final
+
+from numpy.typing import ArrayLike
+
+from cael.common.types import Floats
+from cael.common.version import __version__
+from cael.embedding import AELMIPS, CAEL, CAELMIPS, Auto, NetworkDM
+from cael.errors import CaelError, InputError, LogError, NeedsError, SupportError, choose
+from cael.estimators import (
+    DM,
+    DR,
+    IPS,
+    MIPS,
+    SNDR,
+    SNIPS,
+    BaselineIPS,
+    DRos,
+    Estimator,
+    LoggedMean,
+    SubGaussianDR,
+    SubGaussianIPS,
+    SwitchDR,
+)
+from cael.estimators.problem import Problem
+from cael.inference import intervals as inference
+from cael.inference.estimate import Estimate
+from cael.inference.intervals import Interval
+from cael.inference.lift import control, lift_dict, lift_of
+from cael.inference.overlap import Overlap, overlap_of
+from cael.judging.checks import choose_headline, judge
+from cael.judging.survey import Survey, survey
+from cael.judging.verdict import Thresholds, Verdict
+from cael.log.logged import LoggedData
+from cael.log.scanned import ScannedLog
+from cael.policies.policy import Policy
+from cael.results.pictures import axis, picture
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+PLOT_WIDTH = 25
+LEARN = True
+"""Whether `evaluate` trains CAEL's networks unless it is told not to."""
+
+
+def panel(which: str = "default") -> tuple[Estimator, ...]:
+    """The estimators that every evaluation shows side by side ("default"), those and the rest ("all"), or "learned".
+
+    The learned ones train networks: Auto, CAEL, and those of the paper.
+    """
+    choose("panel", which, ("default", "all", "learned"))
+    default = (LoggedMean(), IPS(), SNIPS(), DM(), DR(), SNDR())
+    more = (BaselineIPS(), SubGaussianIPS(), SwitchDR(), DRos(), SubGaussianDR(), MIPS())
+    if which == "learned":
+        return (Auto(), CAEL(), CAELMIPS(), AELMIPS(), NetworkDM())
+    return default if which == "default" else (*default, *more)
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluation:
+    """The estimates of one policy's value, side by side.
+
+    estimates: in the order of the panel. skipped: (estimator, reason) for those of the panel that this log or policy
+    does not allow. log, policy: in words. headline: the name of the estimate that `best`, `lift` and `verdict` are
+    about. overlap: where the weight of the policy lies in the log (None: there are no weights). control: (n,) of
+    `cael.inference.lift.control`, for the lift (None: the logging policy is not known in full).
+    """
+
+    estimates: tuple[Estimate, ...]
+    skipped: tuple[tuple[str, str], ...]
+    log: str
+    policy: str
+    headline: str
+    verdict: Verdict
+    overlap: Overlap | None = None
+    level: float = 0.95
+    control: Floats | None = None
+
+    @property
+    def best(self) -> Estimate:
+        """The estimate that the verdict is about."""
+        return self[self.headline]
+
+    @property
+    def baseline(self) -> Estimate:
+        """The value of the logging policy: the mean logged reward."""
+        return self["LoggedMean"]
+
+    @property
+    def lift(self) -> Estimate:
+        """The best estimate minus the mean logged reward, paired row by row; its bias is that of the best estimate.
+
+        Where the logging policy is known in full, what chance did to the logged actions is taken out, so that the value
+        is not exactly the difference of the two.
+        """
+        return lift_of(self.best, self.baseline, self.control)
+
+    @property
+    def direction(self) -> str:
+        """Whether the interval of the lift lies above 0 ("better"), below ("worse"), or holds it."""
+        return direction(trusted(self.lift, self.level))
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the log."""
+        return self.best.fingerprint
+
+    def __iter__(self) -> Iterator[Estimate]:
+        return iter(self.estimates)
+
+    def __getitem__(self, name: str) -> Estimate:
+        for each in self.estimates:
+            if each.estimator == name:
+                return each
+        names = ", ".join(each.estimator for each in self.estimates)
+        why = dict(self.skipped).get(name)
+        raise KeyError(f"no estimate named {name!r}" + (f" ({why})" if why else f"; there are: {names}"))
+
+    def __repr__(self) -> str:
+        return f"Evaluation({'; '.join(repr(each) for each in self.estimates)})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain types, ready for JSON."""
+        lift = self.lift
+        return {
+            "version": __version__,
+            "log": self.log,
+            "fingerprint": self.fingerprint,
+            "policy": self.policy,
+            "level": self.level,
+            "headline": self.headline,
+            "verdict": self.verdict.to_dict(),
+            "lift": lift_dict(lift, self.baseline, trusted(lift, self.level), adjusted=self.control is not None),
+            "direction": self.direction,
+            "overlap": None if self.overlap is None else self.overlap.to_dict(),
+            "estimates": [each.to_dict(self.level) for each in self.estimates],
+            "skipped": [{"estimator": name, "reason": reason} for name, reason in self.skipped],
+        }
+
+    def to_json(self, indent: int | None = 2) -> str:
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """What the printed forms show: name, value, stderr, interval, effective sample size, largest weight."""
+        return [
+            (
+                each.estimator,
+                f"{each.value:.5g}",
+                f"{each.stderr:.2g}",
+                f"[{(i := trusted(each, self.level)).low:.5g}, {i.high:.5g}]",
+                _number(each.diagnostics.effective_sample_size, ",.0f"),
+                _number(each.diagnostics.max_weight, ".4g"),
+            )
+            for each in self.estimates
+        ]
+
+    def doubts(self) -> list[str]:
+        """Every warning once, with the estimators that it concerns."""
+        said: dict[str, list[str]] = {}
+        for each in self.estimates:
+            for warning in each.diagnostics.warnings:
+                said.setdefault(warning, []).append(each.estimator)
+        told = [f"{', '.join(names)}: {warning}" for warning, names in said.items()]
+        told = [
+            *(
+                f"{each.estimator}: the interval counts a bias of up to {each.diagnostics.bias_bound:.3g}; the normal "
+                f"one, which does not, is {each.interval(self.level)}."
+                for each in self.estimates
+                if each.diagnostics.bias_bound
+            ),
+            *told,
+        ]
+        return [*told, *(f"{name} was not computed: {reason}" for name, reason in self.skipped)]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table
+        from rich.text import Text
+
+        wide = options.max_width >= 110
+        title = Text(f"{self.policy} on\n{self.log}", style="table.title")
+        table = Table(box=SIMPLE_HEAD, title=title, title_justify="left", padding=(0, 1))
+        for name in ("estimator", "value", "error", f"{self.level:.0%} interval", "", "eff. n", "max weight"):
+            numeric = name in ("value", "error", "eff. n", "max weight")
+            table.add_column(name, justify="right" if numeric else "left", no_wrap=True, overflow="ellipsis")
+        for row, drawn in zip(self.rows(), self._pictures(PLOT_WIDTH if wide else PLOT_WIDTH // 2), strict=True):
+            table.add_row(*row[:4], drawn, *row[4:])
+        if not wide:
+            del table.columns[-1]
+        yield table
+        yield self.verdict
+        for doubt in self.doubts():
+            yield Text(f"! {doubt}", style="yellow")
+
+    def _pictures(self, width: int) -> list[str]:
+        intervals = [trusted(each, self.level) for each in self.estimates]
+        left, right = axis([(i.low, i.high) for i in intervals])
+        pairs = zip(self.estimates, intervals, strict=True)
+        return [picture(i.low, each.value, i.high, left, right, width) for each, i in pairs]
+
+    def _repr_html_(self) -> str:
+        head = ("estimator", "value", "std. error", f"{self.level:.0%} interval", "eff. n", "max weight")
+        notes = "".join(f"<li>{html.escape(doubt)}</li>" for doubt in self.doubts())
+        return (
+            self.verdict._repr_html_()
+            + f"<table><caption>{html.escape(self.policy)} on {html.escape(self.log)}</caption>"
+            f"{html_rows(head, self.rows())}</table><ul>{notes}</ul>"
+        )
+
+
+def direction(interval: Interval) -> str:
+    """Whether an interval of a lift lies above 0 ("better"), below ("worse"), or holds it ("no difference shown")."""
+    return "better" if interval.low > 0 else "worse" if interval.high < 0 else "no difference shown"
+
+
+def trusted(estimate: Estimate, level: float) -> Interval:
+    """The interval that decisions rest on: bias-aware where the estimate bounds its bias, else the normal one."""
+    return estimate.interval(level, "normal" if estimate.diagnostics.bias_bound is None else "bias_aware")
+
+
+def _number(value: float | None, spec: str) -> str:
+    return "" if value is None else format(value, spec)
+
+
+def html_rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Rows of an HTML table."""
+    top = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody>"
+
+
+def panel_with(
+    estimators: Sequence[Estimator] | Estimator | None, learn: bool | None
+) -> tuple[dict[str, Estimator], dict[str, Estimator]]:
+    """The default panel with what was asked for in it, and what was asked for, both by name."""
+    given = () if estimators is None else (estimators,) if isinstance(estimators, Estimator) else tuple(estimators)
+    for each in given:
+        if not isinstance(each, Estimator):
+            raise InputError(f"estimators must be cael estimators, such as cael.SNIPS(); got {each!r}.")
+    first = (Auto(),) if (LEARN if learn is None else learn) else ()
+    asked = {each.name: each for each in given}
+    return {**{each.name: each for each in (*first, *panel())}, **asked}, asked
+
+
+def concluded(
+    estimates: Sequence[Estimate],
+    skipped: Sequence[tuple[str, str]],
+    headline: str | Estimator | None,
+    verdict: Callable[[str], Verdict],
+    **told: Any,
+) -> Evaluation:
+    """The evaluation that these estimates make. verdict: on the headline, by its name. told: its other fields."""
+    if not any(each.estimator != "LoggedMean" for each in estimates):
+        raise NeedsError("nothing can be said about this policy: " + " ".join(f"{n}: {why}" for n, why in skipped))
+    chosen = choose_headline(estimates, headline.name if isinstance(headline, Estimator) else headline)
+    return Evaluation(tuple(estimates), tuple(skipped), headline=chosen, verdict=verdict(chosen), **told)
+
+
+def evaluate(
+    log: LoggedData | ScannedLog,
+    policy: Policy | ArrayLike | str,
+    estimators: Sequence[Estimator] | Estimator | None = None,
+    *,
+    level: float = 0.95,
+    headline: str | Estimator | None = None,
+    thresholds: Thresholds | None = None,
+    learn: bool | None = None,
+) -> Evaluation:
+    """What the policy would have earned per row of the log, by several estimators side by side.
+
+    Auto comes first, then LoggedMean, IPS, SNIPS, DM, DR and SNDR; `estimators` are added to them (one of the same
+    name takes the place of the default). Those of the default panel that the log or the policy does not allow are
+    listed as skipped, with the reason; an estimator that was asked for and cannot be computed is an error.
+
+    learn: False leaves Auto out, which trains networks (CAEL) where torch is installed: seconds to a minute, and about
+    four minutes for a million rows.
+
+    headline: the estimate that the verdict is about, by name or as one of `estimators`; by default the first that
+    exists of Auto, SNDR, DR, SNIPS, BaselineIPS, IPS, DM. thresholds: where a doubt becomes a caution or a refusal.
+
+    log: in memory, or scanned (`cael.scan`). Of a scanned one, policy may be a text such as "topk:items+chances", and
+    estimators that cannot be computed from sums are skipped with the reason.
+    """
+    if isinstance(log, ScannedLog):
+        from cael.engine import stream_results as results
+
+        return results.evaluate(
+            log, policy, estimators, level=level, headline=headline, thresholds=thresholds, learn=learn
+        )
+    refuse_constant_rewards(log)
+    inference.check_level(level)
+    problem = Problem(log, policy)
+    wanted, asked = panel_with(estimators, learn)
+    for each in asked.values():
+        problem.require(each.name, each.needs)
+    estimates, skipped = [], []
+    for each in wanted.values():
+        missing = problem.missing(each.needs)
+        if missing:
+            skipped.append((each.name, f"it needs {'; and '.join(missing)}."))
+            continue
+        try:
+            estimates.append(each.solve(problem))
+        except CaelError as error:
+            if each.name in asked:
+                raise
+            skipped.append((each.name, str(error)))
+    found = survey(log, problem.policy)
+    made = concluded(
+        estimates, skipped, headline, lambda chosen: judge(log, found, estimates, chosen, level, thresholds),
+        log=repr(log), policy=repr(problem.policy), overlap=_overlap(problem, found), level=level,
+    )  # fmt: skip
+    return replace(made, control=control(problem, wanted[made.headline]))
+
+
+def _overlap(problem: Problem, found: Survey) -> Overlap | None:
+    if problem.log.propensities is None:
+        return None
+    try:
+        return overlap_of(problem.weights, found, problem.log.actions)
+    except SupportError:
+        return None
+
+
+def refuse_constant_rewards(log: LoggedData) -> None:
+    """A log in which every reward is the same says nothing about the difference between policies."""
+    first = log.rewards[0]
+    if (log.rewards == first).all():
+        raise LogError(
+            f"every one of the {len(log)} rewards is {first:g}: this log cannot tell one policy from another. Check "
+            "that the reward column is the right one, or collect more rows. (A single estimator can still be run by "
+            "its own estimate(log, policy).)"
+        )

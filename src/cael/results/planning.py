@@ -1,0 +1,324 @@
+"""plan: how many rows, or how much exploration, it takes to tell a lift apart."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cael.common.types import Floats
+from cael.errors import InputError, NeedsError, positive_int
+from cael.estimators.problem import NEEDS, Problem
+from cael.inference import intervals as inference
+from cael.inference.lift import known_logging
+from cael.inference.weights import effective_sample_size
+from cael.judging.verdict import COLOURS, MARKS, Check, Thresholds, worst
+from cael.log.logged import LoggedData
+from cael.outcomes.outcome_model import OutcomeModel, train
+from cael.outcomes.ridge import Ridge
+from cael.policies.policy import Policy, logged_probability, probabilities
+from cael.results.evaluation import html_rows, refuse_constant_rewards
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+EXPLORATION = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+
+
+@final
+@dataclass(frozen=True)
+class PlanOption:
+    """One way to collect: a share of the decisions is drawn uniformly, the others by the logging policy.
+
+    rows: how many rows tell the lift apart (None: no number of rows does). spread: standard deviation of a row's
+    contribution to the lift. cost: what the exploration loses per row, in units of the reward (estimated, None where
+    unknown); negative where uniform actions earn more.
+    """
+
+    exploration: float
+    rows: int | None
+    spread: float | None
+    cost: float | None
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan:
+    """What it takes to tell a lift from no lift, two-sided at `level`, with probability `power`.
+
+    lift: in units of the reward. baseline: the mean logged reward. n: rows of the log. detectable: the smallest lift
+    that this log can tell apart (None: none at all). options: one for each share of exploration, as rows of a new log.
+    enough: the smallest share of exploration with which `rows` new rows are enough (None: none of them). checks:
+    doubts about the plan.
+    """
+
+    policy: str
+    lift: float
+    baseline: float
+    level: float
+    power: float
+    n: int
+    rows: int
+    detectable: float | None
+    options: tuple[PlanOption, ...]
+    enough: float | None
+    checks: tuple[Check, ...]
+
+    @property
+    def rows_needed(self) -> int | None:
+        """Rows that tell the lift apart under the logging policy as it is; None: no number does."""
+        return next(each.rows for each in self.options if each.exploration == 0)
+
+    @property
+    def more_rows(self) -> int | None:
+        """Rows to add to this log; 0 if it is large enough, None if no number is."""
+        return None if self.rows_needed is None else max(0, self.rows_needed - self.n)
+
+    @property
+    def status(self) -> str:
+        """The worst of the checks: "pass", "warn" or "fail"."""
+        return worst(self.checks)
+
+    def sentences(self) -> list[str]:
+        """The answer in words."""
+        goal = f"a lift of {self.lift:.4g}" + (f" ({self.lift / abs(self.baseline):.2%})" if self.baseline else "")
+        told = []
+        if self.detectable is not None:
+            told = [f"This log of {self.n:,} rows can tell a lift of {self.detectable:.4g} from none."]
+        if self.rows_needed is None:
+            told.append(f"No number of rows of the old policy tells {goal} apart: it never plays what is asked about.")
+        elif self.more_rows:
+            told.append(
+                f"To tell {goal} apart takes {self.rows_needed:,} rows, {self.more_rows:,} more than there are."
+            )
+        else:
+            told.append(f"That is enough for {goal}, which takes {self.rows_needed:,} rows.")
+        if self.enough is not None and self.enough > 0:
+            told.append(f"With {self.rows:,} new rows, {self.enough:.0%} of them drawn uniformly are enough.")
+        elif self.enough is None:
+            told.append(f"With {self.rows:,} new rows, no share of uniform exploration is enough.")
+        return told
+
+    def __repr__(self) -> str:
+        return f"Plan({' '.join(self.sentences())})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain types, ready for JSON."""
+        told = asdict(self)
+        told |= {"options": list(told["options"]), "checks": list(told["checks"])}
+        return {**told, "rows_needed": self.rows_needed, "more_rows": self.more_rows, "sentences": self.sentences()}
+
+    def table(self) -> list[tuple[str, ...]]:
+        """What the printed forms show: exploration, rows needed, cost per row."""
+        return [
+            (
+                f"{each.exploration:.0%}",
+                "never" if each.rows is None else f"{each.rows:,}",
+                "" if each.cost is None else f"{each.cost:.3g}",
+            )
+            for each in self.options
+        ]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table
+        from rich.text import Text
+
+        for sentence in self.sentences():
+            yield Text(sentence)
+        table = Table(box=SIMPLE_HEAD, title=f"level {self.level:.0%}, power {self.power:.0%}", title_justify="left")
+        for name in ("drawn uniformly", "rows needed", "cost per row"):
+            table.add_column(name, justify="right")
+        for row in self.table():
+            table.add_row(*row)
+        yield table
+        for each in self.checks:
+            if each.status in ("warn", "fail"):
+                yield Text(f"{MARKS[each.status]} {each.sentence}", style=COLOURS[each.status])
+
+    def _repr_html_(self) -> str:
+        told = "".join(f"<p>{html.escape(each)}</p>" for each in self.sentences())
+        return told + f"<table>{html_rows(('drawn uniformly', 'rows needed', 'cost per row'), self.table())}</table>"
+
+
+def plan(
+    log: LoggedData,
+    policy: Policy | ArrayLike,
+    *,
+    lift: float = 0.01,
+    relative: bool = True,
+    level: float = 0.95,
+    power: float = 0.8,
+    rows: int | None = None,
+    exploration: Sequence[float] = EXPLORATION,
+    outcome: OutcomeModel | None = None,
+    folds: int = 5,
+    seed: int = 0,
+) -> Plan:
+    """How many rows tell a lift of the policy over the logging policy from no lift; and how many with exploration.
+
+    lift: as a share of the mean logged reward, or in units of the reward with relative=False. rows: the size of the
+    new log for which the least exploration is looked for (as many as there are, by default). exploration: shares of
+    decisions that would be drawn uniformly. The lift is the one of `compare`: a self-normalised doubly robust estimate
+    with `outcome` (Ridge by default), or SNIPS where only the probabilities of logged actions are known, minus the
+    value of the logging policy. What it would vary by under more exploration is estimated from this log by importance
+    weighting.
+
+    >>> import cael
+    >>> log, policy = cael.testing.example()
+    >>> cael.plan(log, policy, lift=0.05).more_rows
+    0
+    """
+    refuse_constant_rewards(log)
+    inference.check_level(level)
+    inference.check_level(power)
+    problem = Problem(log, policy)
+    if log.propensities is None:
+        raise NeedsError(f"plan needs {NEEDS['propensities']}.")
+    baseline = float(log.rewards.mean())
+    goal = _goal(lift, relative, baseline)
+    wanted = len(log) if rows is None else positive_int("rows", rows)
+    shares = _shares(exploration)
+    pieces = _pieces(problem, Ridge() if outcome is None else outcome, folds, seed)
+    factor = _factor(level, power)
+    uniform = _uniform_value(log)
+    options = []
+    for share in shares:
+        spread = pieces.spread(share)
+        need = None if spread is None else max(2, math.ceil((factor * spread / goal) ** 2))
+        cost = None if uniform is None else share * (baseline - uniform) + 0.0
+        options.append(PlanOption(share, need, spread, cost))
+    now = pieces.spread(0.0)
+    detectable = None if now is None else factor * now / math.sqrt(len(log))
+    enough = next((each.exploration for each in options if each.rows is not None and each.rows <= wanted), None)
+    return Plan(
+        repr(problem.policy), goal, baseline, level, power, len(log), wanted, detectable, tuple(options), enough,
+        _doubts(problem),
+    )  # fmt: skip
+
+
+def _goal(lift: float, relative: bool, baseline: float) -> float:
+    if not (isinstance(lift, int | float) and math.isfinite(lift) and lift > 0):
+        raise InputError(f"lift must be a positive number, such as 0.01 for one percent; got {lift!r}.")
+    if relative and baseline == 0:
+        raise InputError("a relative lift needs a mean logged reward that is not 0; pass relative=False.")
+    return abs(baseline) * lift if relative else float(lift)
+
+
+def _shares(exploration: Sequence[float]) -> list[float]:
+    shares = sorted({0.0, *(float(each) for each in exploration)})
+    if shares[0] < 0 or shares[-1] > 1:
+        raise InputError(f"exploration must be shares between 0 and 1; got {list(exploration)}.")
+    return shares
+
+
+def _factor(level: float, power: float) -> float:
+    """How many standard errors a lift must have to be seen at `level` with probability `power`."""
+    from scipy.special import ndtri
+
+    return float(ndtri(0.5 + level / 2) + ndtri(power))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Pieces:
+    """What the variance of a lift is made of; arrays (n,).
+
+    gap: q(x, pi) - q(x, mu); q(x, pi) - V where the logging policy mu is not known in full, V the mean reward; 0
+    without a model. rest: r - q(x, a), and r - V without a model. centred: what the logging policy's own value has in
+    its place, the same or r - V. pi, mu: probabilities of the logged action. unseen: mean over rows of the sum of pi^2
+    over actions with mu = 0, times the variance of the rest. effect: how much a cluster's rows vary together, a factor
+    on the variance.
+    """
+
+    gap: Floats
+    rest: Floats
+    centred: Floats
+    pi: Floats
+    mu: Floats
+    k: int
+    unseen: float
+    effect: float
+
+    def spread(self, share: float) -> float | None:
+        """Standard deviation of a row's contribution when a share of the decisions is uniform.
+
+        The contribution is gap + pi / m rest - mu / m centred with m = (1 - share) mu + share / k: the value of the
+        policy minus that of the logging policy. Rows of the log stand for rows of the new one with weight m / mu.
+        """
+        if share == 0 and self.unseen > 0:
+            return None
+        m = (1 - share) * self.mu + share / self.k
+        weight = m / self.mu
+        z = self.gap + self.pi / m * self.rest - self.mu / m * self.centred
+        mean = float((weight * z).mean())
+        square = float((weight * (z - mean) ** 2).mean())
+        square += self.unseen * self.k / share if self.unseen > 0 else 0.0
+        return math.sqrt(square * self.effect)
+
+
+def _pieces(problem: Problem, model: OutcomeModel, folds: int, seed: int) -> _Pieces:
+    log, policy = problem.log, problem.policy
+    assert log.propensities is not None
+    mu = np.asarray(log.propensities)
+    pi = np.concatenate([logged_probability(policy, b) for b in log.batches(width=_width(log, policy))])
+    centred = log.rewards - log.rewards.mean()
+    gap, rest, unseen = np.zeros(len(log)), centred, 0.0
+    if policy.complete:
+        trained = train(log, model, folds, seed)
+        logging = known_logging(log)
+        if logging is None:
+            logged, target = trained.columns(policy)
+            gap, rest = target - log.rewards.mean(), log.rewards - logged
+        else:
+            logged, target, own = trained.columns(policy, logging)
+            gap = target - own
+            rest = centred = log.rewards - logged
+        if log.logging is not None and log.logging.complete and not log.logging_covers_all:
+            unseen = _unseen(problem) * float(np.mean(rest**2))
+    z = gap + pi / mu * rest - centred
+    alone = inference.stderr(z)
+    effect = (inference.stderr(inference.units(z, log.clusters)) / alone) ** 2 if alone > 0 else 1.0
+    return _Pieces(gap, rest, centred, pi, mu, log.n_actions, unseen, effect)
+
+
+def _width(log: LoggedData, policy: Policy) -> int:
+    return log.n_actions if policy.complete else 1
+
+
+def _unseen(problem: Problem) -> float:
+    """Mean over rows of the sum of pi(a|x)^2 over the actions that the logging policy never plays."""
+    log, total = problem.log, 0.0
+    assert log.logging is not None
+    for batch in log.batches(width=log.n_actions):
+        never = probabilities(log.logging, batch) <= 0
+        total += float((probabilities(problem.policy, batch)[never] ** 2).sum())
+    return total / len(log)
+
+
+def _uniform_value(log: LoggedData) -> float | None:
+    """What uniform actions would have earned, by SNIPS; None where the log does not say: an action has no row, or the
+    weights are worth too few rows."""
+    assert log.propensities is not None
+    if len(np.unique(log.actions)) < log.n_actions:
+        return None
+    w = 1 / (log.n_actions * log.propensities)
+    return float(w @ log.rewards / w.sum()) if effective_sample_size(w) >= Thresholds().effective_rows[1] else None
+
+
+def _doubts(problem: Problem) -> tuple[Check, ...]:
+    limits = Thresholds()
+    size = effective_sample_size(problem.weights)
+    status = limits.status("effective_rows", size)
+    told = f"The plan rests on rows that are worth {size:,.0f} after weighting"
+    checks = [Check("effective_rows", status, size, told + ("." if status == "pass" else ": it is a rough guess."))]
+    mass = problem.unsupported_mass
+    if mass is not None and mass > 0:
+        told = f"{mass:.1%} of the new policy's decisions are actions that the old policy never plays: explore."
+        checks.append(Check("support", limits.status("unsupported_mass", mass), mass, told))
+    return tuple(checks)
