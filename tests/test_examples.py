@@ -8,7 +8,7 @@ import pytest
 import cael
 from cael.cli import main
 from cael.datasets import examples
-from cael.datasets.examples import news
+from cael.datasets import news_world as news
 
 NEW = "topk:new_articles+new_probabilities"
 

@@ -13,7 +13,8 @@ from cael.testing import example
 
 torch = pytest.importorskip("torch")
 
-from cael.embedding import build, rewards, sparse  # noqa: E402
+from cael.embedding import build, rewards  # noqa: E402
+from cael.embedding import sparse_network as sparse  # noqa: E402
 from cael.embedding.inputs import ActionInputs, action_inputs_of, standardised  # noqa: E402
 from cael.embedding.proximal import ProximalAdam  # noqa: E402
 from cael.embedding.reward_network import gradients, of_actions, predict, predict_all, start, with_one  # noqa: E402

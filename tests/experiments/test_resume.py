@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from cael.experiments import beyond, objective, trial
+from cael.experiments import beyond, trial
+from cael.experiments import trained_heads as objective
 
 
 def test_heads_are_written_world_by_world(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import cael
 import cael.io
 from cael.inference import weights
-from cael.log.scanned import budget
+from cael.log import budget
 from tests.streaming.logs import K, table, write
 from tests.streaming.worlds import folds_in_order
 

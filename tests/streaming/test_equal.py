@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import cael
 import cael.io
-from cael.log.scanned import asking, budget
+from cael.engine import asking
+from cael.log import budget
 from tests.streaming.logs import K, table, write
 
 PLAIN = [

@@ -13,7 +13,7 @@ import pytest
 
 import cael
 from cael.cli import main
-from cael.log.scanned import budget
+from cael.log import budget
 from tests.streaming.logs import K, table, write
 
 

@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression
 
 import cael
 import cael.io
-from cael.log.scanned import budget
+from cael.log import budget
 from tests.streaming.logs import K, table, write
 from tests.streaming.worlds import COLUMNS, folds_in_order, paper
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import cael
-from cael.log.scanned import budget, learning
+from cael.engine import learning
+from cael.log import budget
 from tests.streaming.logs import write
 from tests.streaming.test_equal import same
 from tests.streaming.worlds import COLUMNS, folds_in_order, paper

@@ -7,8 +7,8 @@ import pytest
 
 import cael
 import cael.io
+from cael.log import budget
 from cael.log.keys import folds_of
-from cael.log.scanned import budget
 from tests.streaming.logs import K, table, write
 
 

@@ -15,11 +15,12 @@ from sklearn.linear_model import LinearRegression
 
 import cael
 from cael.cli import main
+from cael.engine import learning
 from cael.engine.drawn import draw
 from cael.engine.learning import Learning
 from cael.engine.path_columns import largest
+from cael.log import budget
 from cael.log.budget import Budget
-from cael.log.scanned import budget, learning
 from tests.streaming.logs import write
 from tests.streaming.worlds import COLUMNS, folds_in_order, paper
 

@@ -139,7 +139,7 @@ def test_results_are_taken_in_the_order_of_the_tasks():
 @pytest.fixture(scope="module")
 def partials():
     """The partial results of each task of a log in many files, and how to answer from all."""
-    from cael.log.scanned import asking
+    from cael.engine import asking
 
     with tempfile.TemporaryDirectory() as folder:
         log = cael.scan(write(Path(folder), table(500, clusters=30), [100, 220, 230, 400], 60), n_actions=K)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import cael
 import cael.io
-from cael.log.scanned import budget
+from cael.log import budget
 from tests.streaming.logs import K, table, write
 
 DAY = np.datetime64("2026-01-01T00:00", "s")

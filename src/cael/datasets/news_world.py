@@ -1,6 +1,6 @@
 """How the example was made: a news site that shows one article on top, and the exact value of any policy on it.
 
-python -m cael.examples.news FOLDER      # writes news.parquet and articles.csv again
+python -m cael.datasets.news_world FOLDER      # writes news.parquet and articles.csv again
 """
 
 from __future__ import annotations
