@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import cael
-import cael.results.evaluation
+import cael.results.evaluate
 from cael.testing import example
 
 # The same examples each time, so that a commit passes or fails for good; `make fuzz` looks for new ones.
@@ -20,7 +20,7 @@ settings.register_profile(
 )
 settings.load_profile("cael")
 # `evaluate` leaves Auto, which trains networks for seconds, out unless a test asks for it with learn=True.
-cael.results.evaluation.LEARN = False
+cael.results.evaluate.LEARN = False
 
 
 @pytest.fixture

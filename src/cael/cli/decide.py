@@ -9,17 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from cael.cli import large as streaming
-from cael.cli.large import Large, streamed
-from cael.cli.options import Columns_, Policies, Reading, estimators_of, names_of, opened, policies_of
-from cael.cli.output import Facts, Format, about_reading, lines_about, save_report, settings_of, show, writable
+from cael.cli.large import Large, open_large
+from cael.cli.options import Columns_, Policies, Reading, estimators_of, names_of, specs_of
+from cael.cli.output import Format, about_reading, lines_about, save_report, settings_of, show, writable
 
 if TYPE_CHECKING:
     from cael.io import LogTable
     from cael.judging.audits import Audit
-    from cael.log.logged import LoggedData
-    from cael.log.scanned import ScannedLog
-    from cael.policies.policy import Policy
     from cael.results.calibration import Calibration
     from cael.results.evaluation import Evaluation
 
@@ -72,30 +68,21 @@ def evaluate(
     out
         Write a report to this HTML file.
     """
-    from cael import evaluate as call
     from cael.io.specs import named
+    from cael.results.evaluate import asked_about, evaluation_of
 
     settings = reading or Reading()
     writable(out)
-    asked = estimators_of(estimators)
-    scanned = streamed(log, columns, settings, large or Large(), [policy])
-    audit = None
-    table: LogTable | Facts
-    if scanned is not None:
-        judged: tuple[Any, Any] = scanned, named(policy)[1]
-        found, more, table = streaming.evaluate(
-            scanned, policy, asked, level=level, headline=headline, learn=learn, windows=windows, seed=settings.seed
-        )
-    else:
-        table = opened(log, columns, settings)
-        ((name, chosen),) = policies_of(table, [policy]).items()
-        judged = table.log, chosen
-        found = call(table.log, chosen, asked, level=level, headline=headline, learn=None if learn else False)
-        found = replace(found, policy=name)
-        more = _more(table, chosen, windows, level, settings.seed)
-        audit = _audited(table) if out is not None else None
+    given = estimators_of(estimators)
+    opened_log = open_large(log, columns, settings, large or Large(), [policy], windows)
+    name, spec = named(policy)
+    answer, asked = asked_about(opened_log.log, {name: spec}, given, None if learn else False, **opened_log.cuts())
+    found = replace(evaluation_of(answer, asked, level, headline, None), policy=name)
+    table, more = opened_log.facts(answer), opened_log.parts(answer, found.headline, level, settings.seed)
+    audit = _audited(opened_log.table) if out is not None and opened_log.table is not None else None
     if calibrate:
-        more["calibration"] = _calibrated(*judged, asked, level, settings.seed)
+        rows = opened_log.log if opened_log.table is None else opened_log.table.log
+        more["calibration"] = _calibrated(rows, spec, given, level, settings.seed)
     labels = names_of(table)
     if found.overlap is not None and labels is not None:
         found = replace(found, overlap=found.overlap.labelled(labels))
@@ -132,26 +119,10 @@ def _audited(table: LogTable) -> Audit | None:
     return audit(table.log, names=names_of(table)) if len(table.log) >= FEWEST_FOR_AUDIT else None
 
 
-def _more(table: LogTable, policy: Policy, windows: int | None, level: float, seed: int) -> dict[str, Any]:
-    """Segments and time windows, where asked for."""
-    from cael import segments
-
-    found: dict[str, Any] = {}
-    if table.segments:
-        found["segments"] = {
-            name: segments(table.log, policy, labels, level=level, seed=seed) for name, labels in table.segments
-        }
-    if windows is not None:
-        found["windows"] = segments(table.log, policy, windows=windows, level=level, seed=seed)
-    return found
-
-
-def _calibrated(
-    log: LoggedData | ScannedLog, policy: Policy | str, estimators: Sequence[Any], level: float, seed: int
-) -> Calibration:
+def _calibrated(log: Any, policy: str, estimators: Sequence[Any], level: float, seed: int) -> Calibration:
     """Of the usual panel, and what was asked for."""
     from cael import calibrate
-    from cael.results.evaluation import panel
+    from cael.results.evaluate import panel
 
     wanted = {each.name: each for each in (*panel(), *estimators)}
     return calibrate(log, policy, tuple(wanted.values()), level=level, seed=seed)
@@ -166,6 +137,7 @@ def compare(
     large: Large | None = None,
     estimator: str | None = None,
     level: float = 0.95,
+    learn: bool = True,
     gate: Annotated[bool, Parameter(negative=())] = False,
     format: Format = "table",
     out: Path | None = None,
@@ -179,10 +151,12 @@ def compare(
     policy
         A policy, such as choice:COLUMN or table:FILE, with a name before it if you like: new=choice:COLUMN. Repeat it.
     estimator
-        The estimator that all policies are compared by; SNDR if not given, or SNIPS where only the probabilities of
-        logged actions are known.
+        The estimator that all policies are compared by; if not given, the headline of evaluate: Auto, or with
+        --no-learn SNDR, or SNIPS where only the probabilities of logged actions are known.
     level
-        Level at which the intervals hold together.
+        Level of the simultaneous intervals.
+    learn
+        Let Auto train networks (CAEL): seconds to minutes. --no-learn leaves it out.
     gate
         Exit with 4 if one of the policies is shown to be worse than the logging policy.
     format
@@ -190,18 +164,14 @@ def compare(
     out
         Write a report to this HTML file.
     """
-    from cael import compare as call
+    from cael.results.compare import ask_to_compare, comparison_of
 
     settings = reading or Reading()
     writable(out)
     chosen = None if estimator is None else estimators_of([estimator])[0]
-    scanned = streamed(log, columns, settings, large or Large(), policy)
-    table: LogTable | Facts
-    if scanned is not None:
-        found, table = streaming.compare(scanned, policy, chosen, level=level, seed=settings.seed)
-    else:
-        table = opened(log, columns, settings)
-        found = call(table.log, policies_of(table, policy), chosen, level=level, seed=settings.seed)
+    opened_log = open_large(log, columns, settings, large or Large(), policy)
+    answer, used = ask_to_compare(opened_log.log, specs_of(policy), chosen, None if learn else False)
+    found, table = comparison_of(answer, used, level, settings.seed, None), opened_log.facts(answer)
     show(found, format, kind="comparison", extra={"reading": about_reading(table)}, after=lines_about(table))
     if out is not None:
         told = settings_of(table, ", ".join(policy))

@@ -1,4 +1,4 @@
-"""Logs that do not fit into the memory budget: when `evaluate` and `compare` stream, and what they then do."""
+"""The log of a command: in memory, or streamed where it does not fit into the memory budget."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from cyclopts import Parameter
 
-from cael.cli.options import Reading
+from cael.cli.options import Reading, opened
 from cael.cli.output import Facts
 from cael.io.columns import Columns
 
 if TYPE_CHECKING:
-    from cael.engine.asking import Answer
-    from cael.estimators import Estimator
+    from cael.engine.answer import Answer
+    from cael.io import LogTable
+    from cael.log.held import EngineLog
     from cael.log.scanned import ScannedLog
-    from cael.results.comparison import Comparison
-    from cael.results.evaluation import Evaluation
 
 IN_MEMORY = 4
 """A log in memory takes so many times the size of its columns: as read, as arrays, as weights and contributions."""
@@ -67,13 +66,14 @@ def streamed(
 def needed(log: str, columns: Columns | None, policies: Sequence[str]) -> float:
     """Bytes that the log and these policies would take in memory, from the sizes that the files state."""
     from cael.io.columns import resolve
-    from cael.io.reading import found_files, opened
+    from cael.io.reading import found_files
+    from cael.io.reading import opened as opened_files
     from cael.log.budget import PROGRAM
 
     files, name = found_files(log)
     if files[0].format != "parquet":
         return PROGRAM + IN_MEMORY * float(sum(file.path.stat().st_size for file in files))
-    source = opened(files, name)
+    source = opened_files(files, name)
     roles = resolve(source, columns or Columns())
     used = {each for role in vars(roles).values() if role for each in ((role,) if isinstance(role, str) else role)}
     text = " ".join(policies)
@@ -100,7 +100,7 @@ def stored(path: Path, wanted: set[str]) -> float:
 
 def facts_of(answer: Answer) -> Facts:
     """What the outputs say about a log that was streamed."""
-    log = answer.log
+    log: Any = answer.log
     return Facts(
         source=log.source.name, rows_read=answer.read, rows=answer.n, dropped=answer.dropped, n_actions=log.n_actions,
         context_dim=len(log.columns.contexts or ()), columns=log.columns, notes=log.notes, warnings=answer.warnings,
@@ -108,37 +108,56 @@ def facts_of(answer: Answer) -> Facts:
     )  # fmt: skip
 
 
-def evaluate(
-    log: ScannedLog, policy: str, estimators: Sequence[Estimator], *, level: float, headline: str | None, learn: bool,
-    windows: int | None, seed: int,
-) -> tuple[Evaluation, dict[str, Any], Facts]:  # fmt: skip
-    """The evaluation, the segments by column and by time, and what was read; all from one pass."""
-    from cael.engine.asking import ask
-    from cael.engine.stream_results import default_estimator, evaluation_of, segments_of
-    from cael.engine.windows import windows_of
-    from cael.io.specs import named
-    from cael.results.evaluation import panel_with
+@dataclass(frozen=True)
+class Opened:
+    """A log that a command reads: in memory with its table, or in files (None). windows: of time, how many."""
 
-    name, spec = named(policy)
-    wanted, asked = panel_with(estimators, None if learn else False)
-    columns = log.columns.segment or ()
-    cut = None if windows is None else windows_of(log, windows)
-    answer = ask(log, {name: spec}, list(wanted.values()), asked=asked, segments=tuple(columns), windows=cut)
-    found = evaluation_of(answer, asked, level, headline, None)
-    chosen = default_estimator(log, [answer.targets[0].complete])
-    parts = {column: segments_of(answer, at, chosen, level, seed) for at, column in enumerate(columns)}
-    more: dict[str, Any] = {"segments": parts} if parts else {}
-    if cut is not None:
-        more["windows"] = segments_of(answer, len(columns), chosen, level, seed, cut)
-    return replace(found, policy=name), more, facts_of(answer)
+    log: EngineLog
+    table: LogTable | None
+    segments: tuple[str, ...]
+    windows: int | None
+
+    def cuts(self) -> dict[str, Any]:
+        """What `ask` is told of segments and windows; those of a log in memory are with its rows."""
+        if self.table is not None:
+            return {}
+        from cael.engine.windows import windows_of
+
+        return {
+            "segments": self.segments,
+            "windows": None if self.windows is None else windows_of(self.log, self.windows),
+        }
+
+    def facts(self, answer: Answer) -> LogTable | Facts:
+        return self.table if self.table is not None else facts_of(answer)
+
+    def parts(self, answer: Answer, name: str, level: float, seed: int) -> dict[str, Any]:
+        """The segments by column, and by time."""
+        from cael.results.segments_of import segments_of
+
+        more: dict[str, Any] = {}
+        if self.segments:
+            more["segments"] = {
+                column: segments_of(answer, at, name, level, seed) for at, column in enumerate(self.segments)
+            }
+        if self.windows is not None:
+            more["windows"] = segments_of(answer, len(self.segments), name, level, seed, windows=True)
+        return more
 
 
-def compare(
-    log: ScannedLog, policies: Sequence[str], estimator: Estimator | None, *, level: float, seed: int
-) -> tuple[Comparison, Facts]:
-    """The comparison, and what was read."""
-    from cael.cli.options import specs_of
-    from cael.engine.stream_results import ask_to_compare, comparison_of
+def open_large(
+    log: str, columns: Columns | None, reading: Reading, large: Large, policies: Sequence[str],
+    windows: int | None = None,
+) -> Opened:  # fmt: skip
+    """The log in memory, or scanned where that would take too much."""
+    from cael.log.held import Held
+    from cael.results.segments_of import by_label, by_time
 
-    answer, chosen = ask_to_compare(log, specs_of(policies), estimator)
-    return comparison_of(answer, chosen, level, seed, None), facts_of(answer)
+    scanned = streamed(log, columns, reading, large, policies)
+    if scanned is not None:
+        return Opened(scanned, None, tuple(scanned.columns.segment or ()), windows)
+    table = opened(log, columns, reading)
+    cuts = [by_label(table.log, labels) for _, labels in table.segments]
+    if windows is not None:
+        cuts.append(by_time(table.log, windows))
+    return Opened(Held(table.log, tuple(cuts)), table, tuple(name for name, _ in table.segments), windows)

@@ -77,7 +77,7 @@ def specs_of(texts: Sequence[str]) -> dict[str, str]:
 def estimators_of(names: Sequence[str]) -> list[Estimator]:
     """Estimators by name; "all" is every one."""
     from cael.errors import InputError
-    from cael.results.evaluation import panel
+    from cael.results.evaluate import panel
 
     known = {type(each).__name__: each for each in (*panel("all"), *panel("learned"))}
     if list(names) == ["all"]:

@@ -54,7 +54,7 @@ def demo(simulation: Simulation | None = None, *, learn: bool = True, format: Fo
         Print a table, JSON or Markdown.
     """
     from cael import evaluate
-    from cael.results.evaluation import panel
+    from cael.results.evaluate import panel
 
     simulation = simulation or Simulation()
     world = simulation.world()
@@ -123,7 +123,7 @@ def estimators() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from cael.results.evaluation import panel
+    from cael.results.evaluate import panel
 
     table = Table(box=SIMPLE_HEAD)
     for column in ("estimator", "needs", "what it is"):

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, final
 
 import numpy as np
 
-from cael.common.types import Floats
 from cael.embedding.blend import BOUND
 from cael.embedding.cael import CAEL
-from cael.errors import SupportError
+from cael.engine.answer import Answer, spread
+from cael.engine.asking import Asking, ask
+from cael.engine.columns import Column, Residual, Reward
+from cael.engine.parts import Part
+from cael.errors import CaelError, LogError, SupportError
 from cael.estimators.doubly_robust import SNDR
 from cael.estimators.estimator import Estimator
 from cael.estimators.problem import Problem
 from cael.estimators.weighting import SNIPS
 from cael.inference.diagnostics import Candidate, with_warnings
 from cael.inference.estimate import Estimate
-from cael.log.logged import FEW, Batch
-from cael.policies import draws
-from cael.policies.policy import Policy, probabilities, probability_of, support
+from cael.log.held import Held
 
 
 @final
@@ -48,30 +48,26 @@ class Auto(Estimator):
     cael: CAEL = field(default_factory=CAEL)
     seed: int = 0
 
-    def solve(self, problem: Problem) -> Estimate:
-        return self.among(problem, None)
-
-    def among(self, problem: Problem, learned: Estimate | None) -> Estimate:
-        """The choice, with CAEL's estimate where it is there already."""
+    def part(self, asking: Asking, target: int) -> Part:
+        asking.require(self.needs, target)
+        parts: list[Part] = []
         left_out: list[str] = []
-        found: list[Estimate] = []
-        for each in self.candidates():
-            if learned is not None and isinstance(each, CAEL):
-                found.append(learned)
-                continue
-            missing = problem.missing(each.needs)
-            if isinstance(each, CAEL):
-                missing += to_learn(equal=bool((problem.log.rewards == problem.log.rewards[0]).all()))
-            if missing:
-                left_out.append(f"Auto left {each.name} out: it needs {'; and '.join(missing)}.")
-                continue
+        for candidate in self.candidates():
             try:
-                made = each.solve(problem)
-                spread = 0.0 if made.diagnostics.bias_bound is not None else _spread(each, problem)
-                found.append(judged(made, spread, problem.unsupported_mass, lambda: second_moment(problem)))
-            except SupportError as error:
-                left_out.append(f"Auto left {each.name} out: {error}")
-        return self.chosen(found, left_out)
+                parts.append(candidate.part(asking, target))
+            except LogError:
+                raise
+            except CaelError as error:
+                left_out.append(f"Auto left {candidate.name} out: {error}")
+        return AutoPart(self.name, target, tuple(parts), tuple(left_out), self)
+
+    def solve_many(self, problems: Sequence[Problem], seeds: Sequence[int]) -> list[Estimate]:
+        """Several problems of one shape, all their networks trained at once."""
+        return [
+            ask(Held(problem.log), {"": problem.policy}, [auto], asked=(auto.name,), learned=learned).of(auto.name, 0)
+            for problem, (cael, learned) in zip(problems, self.cael.trained_on(problems, seeds), strict=True)
+            for auto in [replace(self, cael=cael, seed=cael.seed)]
+        ]
 
     def candidates(self) -> list[Estimator]:
         learned = [replace(self.cael, seed=self.seed)] if self.learn else []
@@ -94,6 +90,37 @@ class Auto(Estimator):
         return replace(winner, estimator=self.name, diagnostics=told, score_range=None)
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class AutoPart(Part):
+    """Auto on a target. parts: of the candidates. left_out: why others are."""
+
+    name: str
+    target: int
+    parts: tuple[Part, ...]
+    left_out: tuple[str, ...]
+    estimator: Auto
+
+    @property
+    def columns(self) -> tuple[Column, ...]:  # type: ignore[override]
+        return tuple(column for part in self.parts for column in part.columns)
+
+    def estimate(self, answer: Answer) -> Estimate:
+        estimates, left_out = [], list(self.left_out)
+        for part in self.parts:
+            try:
+                estimates.append(judged(part.estimate(answer), spread_of(answer, part), answer, self.target))
+            except SupportError as error:
+                left_out.append(f"Auto left {part.name} out: {error}")
+        return self.estimator.chosen(estimates, left_out)
+
+
+def spread_of(answer: Answer, part: Part) -> float:
+    """The standard deviation of the reward, or of what the outcome model of a part leaves of it."""
+    residuals = [column for column in part.columns if isinstance(column, Residual)]
+    return spread(answer, residuals[0] if residuals else Reward())
+
+
 def _error(estimate: Estimate) -> float:
     d = estimate.diagnostics
     if d.embedding is not None:
@@ -102,60 +129,14 @@ def _error(estimate: Estimate) -> float:
     return max(estimate.stderr, d.stderr_floor or 0.0) ** 2 + ((d.bias_bound or 0.0) / BOUND) ** 2
 
 
-def to_learn(*, equal: bool) -> list[str]:
-    """What CAEL needs beside what is known of the policies, in words. equal: whether all rewards are."""
-    missing = []
-    if importlib.util.find_spec("torch") is None:
-        missing.append("torch, which is not installed (pip install 'cael[learn]')")
-    return [*missing, "rewards that are not all equal, to learn from"] if equal else missing
-
-
-def judged(estimate: Estimate, spread: float, unsupported: float | None, second: Callable[[], float]) -> Estimate:
+def judged(estimate: Estimate, spread: float, answer: Answer, target: int) -> Estimate:
     """The estimate with a bias bound and a floor of its standard error, for those that bring none of their own.
 
-    spread: the standard deviation of the reward, or of what the outcome model leaves of it. unsupported: target mass on
-    actions that are never logged (None: unknown). second: gives E w^2.
+    spread: the standard deviation of the reward, or of what the outcome model leaves of it.
     """
     d = estimate.diagnostics
     if d.bias_bound is not None:
         return estimate
-    bound, floor = BOUND * (unsupported or 0.0) * spread, spread * float(np.sqrt(second() / estimate.n))
+    bound = BOUND * (answer.unsupported(target) or 0.0) * spread
+    floor = spread * float(np.sqrt(answer.second_moment(target) / estimate.n))
     return replace(estimate, diagnostics=replace(d, bias_bound=bound, stderr_floor=floor))
-
-
-def _spread(estimator: Estimator, problem: Problem) -> float:
-    """The standard deviation of the reward, or of what the outcome model leaves of it."""
-    rewards = problem.log.rewards
-    if not isinstance(estimator, SNDR):
-        return float(rewards.std())
-    return float((rewards - problem.outcome(estimator.outcome, estimator.folds, estimator.seed).q_logged).std())
-
-
-def second_moment(problem: Problem) -> float:
-    """E w^2: exact over all actions where both policies are known, else the mean over the log."""
-    log = problem.log
-    if log.logging is None or not log.logging.complete or not problem.policy.complete:
-        return float((problem.weights**2).mean())
-    return sum(float(second_moments(log.logging, problem.policy, each).sum()) for each in log.batches(FEW)) / len(log)
-
-
-def second_moments(logging: Policy, policy: Policy, batch: Batch) -> Floats:
-    """sum_a pi^2 / mu (b,); from lists alone where both policies have one, or the target has one without a rest."""
-    target, logged = support(policy, batch), support(logging, batch)
-    if target is not None and not target.rest.any():
-        return _squares(target.probabilities, probability_of(logging, batch, target.actions)).sum(axis=1)
-    if target is not None and logged is not None:
-        both, _, (extra,) = draws.merged(
-            np.hstack([target.actions, logged.actions]), np.hstack([target.excess(), np.zeros(logged.actions.shape)])
-        )
-        listed = _squares(
-            np.where(both >= 0, extra + target.rest[:, None], 0.0), probability_of(logging, batch, both)
-        ).sum(axis=1)
-        return listed + (batch.n_actions - (both >= 0).sum(axis=1)) * _squares(target.rest, logged.rest)
-    return batch.in_parts(
-        lambda part, _: _squares(probabilities(policy, part), probabilities(logging, part)).sum(axis=1)
-    )
-
-
-def _squares(pi: Floats, mu: Floats) -> Floats:
-    return np.divide(pi**2, mu, out=np.zeros_like(pi), where=mu > 0)

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import math
+import importlib.util
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, ClassVar, final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 
 from cael.common.types import Floats
 from cael.embedding.learned import require_torch
-from cael.embedding.scores import Linear, PathMeans, PathRows, WeightNumbers, choose_bandwidth, columns_of, scores_of
+from cael.embedding.path_group import MOST_TOP, Path
+from cael.embedding.path_part import PathPart
 from cael.embedding.settings import Growth
-from cael.errors import InputError, choose, positive_int
-from cael.estimators.estimator import Estimator, mean_of
+from cael.engine.asking import Asking, ask
+from cael.engine.drawn import Sample, sample_in_memory
+from cael.engine.parts import Part
+from cael.engine.tally import most_top
+from cael.errors import InputError, NeedsError, choose, positive_int
+from cael.estimators.estimator import Estimator
 from cael.estimators.problem import Problem
-from cael.inference import intervals as inference
-from cael.inference.diagnostics import Diagnostics
 from cael.inference.estimate import Estimate
-from cael.inference.weights import effective_sample_size, tail_index
-from cael.outcomes.outcome_model import FittedOutcome
-from cael.outcomes.ridge import Ridge
+from cael.log.held import Held
 
 if TYPE_CHECKING:
     from cael.embedding.rewards import SparseRewards
-    from cael.embedding.weight_paths import WeightPath
 
 FORMS = ("plain", "self_normalised", "doubly_robust", "self_normalised_doubly_robust")
 BANDWIDTHS = (0.02, 0.04, 0.08, 0.15, 0.3, 0.5, 0.8, 1.3, 2.0, 4.0, 8.0)
@@ -81,24 +80,71 @@ class CAEL(Estimator):
             raise InputError(f"selector must be 'blend', 'slope' or a bandwidth >= 0; got {self.selector!r}.")
         positive_int("folds", self.folds, least=2)
 
-    def solve(self, problem: Problem) -> Estimate:
-        return self.solve_many([problem], [self.seed])[0]
+    def part(self, asking: Asking, target: int) -> Part:
+        asking.require(self.needs, target)
+        missing = to_learn(equal=False)
+        if missing:
+            raise NeedsError(f"it needs {'; and '.join(missing)}.")
+        if (self, target) not in asking.learned:
+            asking.learned[self, target] = self._path(asking, target)
+        return PathPart(self.name, target, asking.learned[self, target], self.selector)
+
+    def _path(self, asking: Asking, target: int) -> Path:
+        """How the columns of a target are made; the networks are trained where that was not done."""
+        from cael.embedding.weight_paths import DEVICE_CELLS, unit_of
+
+        log, sample = asking.log, asking.sample(self.growth.rows, self.seed)
+        rewards = self._rewards(asking, sample)
+        drawn, probe = self.drawn(sample.of, log.n_actions), log.probe(contexts=True)
+        assert log.logging is not None
+        policies = log.logging.on(probe), asking.targets[target].on(probe)
+        unit = unit_of(probe, *policies, rewards, self.folds, drawn, self.seed)
+        cells = sample.of * (log.n_actions if drawn is None else 2 * drawn)
+        on_device = asking.held is not None and rewards.device.type != "cpu" and cells >= DEVICE_CELLS
+        bare = replace(rewards if on_device else rewards.cpu(), folds=tuple(rows[:0] for rows in rewards.folds))
+        return Path(
+            target, bare, self.bandwidths, unit, drawn, self.folds, self.seed, self.form, asking.r0,
+            min(MOST_TOP, most_top(sample.of)), on_device,
+        )  # fmt: skip
+
+    @property
+    def trained_by(self) -> tuple[Growth, int, int]:
+        """What the networks depend on."""
+        return self.growth, self.folds, self.seed
+
+    def _rewards(self, asking: Asking, sample: Sample) -> SparseRewards:
+        from cael.embedding.rewards import sparse_rewards
+
+        missing = to_learn(equal=bool((sample.log.rewards == sample.log.rewards[0]).all()))
+        if missing:
+            raise NeedsError(f"it needs {'; and '.join(missing)}.")
+        if self.trained_by not in asking.learned:
+            split = sample.folds(self.folds, self.seed)
+            trained = sparse_rewards([sample.log], self.growth, self.folds, [self.seed], [split])
+            asking.learned[self.trained_by] = trained[0]
+        rewards: SparseRewards = asking.learned[self.trained_by]
+        return rewards
 
     def solve_many(self, problems: Sequence[Problem], seeds: Sequence[int]) -> list[Estimate]:
         """Several problems of one shape, all their networks trained at once."""
+        every = self.trained_on(problems, seeds)
+        return [
+            ask(Held(problem.log), {"": problem.policy}, [own], asked=(own.name,), learned=learned).of(own.name, 0)
+            for problem, (own, learned) in zip(problems, every, strict=True)
+        ]
+
+    def trained_on(self, problems: Sequence[Problem], seeds: Sequence[int]) -> list[tuple[CAEL, dict[Any, Any]]]:
+        """For each problem this estimator with its seed, and the networks that it then needs not train."""
         require_torch(type(self).__name__)
         from cael.embedding.rewards import sparse_rewards
-        from cael.embedding.weight_paths import weight_path
 
-        ridges = [partial(_ridge, problem, self.folds, seed) for problem, seed in zip(problems, seeds, strict=True)]
-        logs = [problem.log for problem in problems]
-        fitted = sparse_rewards(logs, self.growth, self.folds, seeds, ridges=ridges)
-        found = []
-        for problem, rewards, seed in zip(problems, fitted, seeds, strict=True):
-            drawn = self.drawn(len(problem.log), problem.log.n_actions)
-            path = weight_path(problem.log, problem.policy, rewards, self.bandwidths, drawn, seed)
-            found.append(estimate_from(self.name, problem, path, rewards, self.form, self.selector))
-        return found
+        samples = [
+            sample_in_memory(problem.log, self.growth.rows, seed).log
+            for problem, seed in zip(problems, seeds, strict=True)
+        ]
+        trained = sparse_rewards(samples, self.growth, self.folds, list(seeds))
+        seeded = [replace(self, seed=seed) for seed in seeds]
+        return [(own, {own.trained_by: rewards}) for own, rewards in zip(seeded, trained, strict=True)]
 
     def drawn(self, rows: int, actions: int) -> int | None:
         """How many actions of each row are drawn; None: all are looked at."""
@@ -114,59 +160,9 @@ class CAEL(Estimator):
         return np.array([0.0, self.selector, np.inf]) if 0 < self.selector < np.inf else np.array([0.0, np.inf])
 
 
-def _ridge(problem: Problem, folds: int, seed: int) -> list[FittedOutcome]:
-    """The ridge models of the folds, which DM, DR and SNDR of the same problem use, too."""
-    return [model for _, model in problem.trained(Ridge(), folds, seed).parts]
-
-
-def estimate_from(
-    name: str, problem: Problem, path: WeightPath, rewards: SparseRewards, form: str, selector: str | float
-) -> Estimate:
-    """Choose a bandwidth, blend, and tell everything that was looked at."""
-    return choose_bandwidth(name, InMemory(problem, path, form), rewards, form, selector)
-
-
-def contributions(path: WeightPath, rewards: Floats, form: str) -> Floats:
-    """(J, n) per-row scores of each bandwidth; centred, the influence function of the form."""
-    r0 = float(rewards.mean())
-    columns = columns_of(path.weights, path.f_logged, path.f_target, rewards, form, r0)
-    return np.stack([_rows_of(score, columns) for score in scores_of(columns.mean(axis=1), form, r0)])
-
-
-def _rows_of(score: Linear, columns: Floats) -> Floats:
-    """The score (n,) of every row."""
-    z = np.full(columns.shape[1], score.constant)
-    for at in np.flatnonzero(score.coefficients):
-        z += score.coefficients[at] * columns[at]
-    return z
-
-
-@final
-class InMemory(PathRows):
-    """The rows of a log in memory, with the weights of every bandwidth."""
-
-    def __init__(self, problem: Problem, path: WeightPath, form: str) -> None:
-        log = problem.log
-        self.n, self.r0 = len(log), float(log.rewards.mean())
-        self.columns = columns_of(path.weights, path.f_logged, path.f_target, log.rewards, form, self.r0)
-        self.means = self.columns.mean(axis=1)
-        self.path = PathMeans(
-            path.bandwidths, path.unit, path.drawn, path.second.mean(axis=1), path.cross.mean(axis=1),
-            path.roughness.mean(axis=1), path.lost, (path.smoothed - path.f_target).mean(axis=1),
-        )  # fmt: skip
-        self.residual = float((log.rewards - path.f_logged).var())
-        self.reward = float(log.rewards.var())
-        self.problem = problem
-        self.unsupported = problem.unsupported_mass
-
-    def variance(self, score: Linear) -> float:
-        return inference.stderr(inference.units(_rows_of(score, self.columns), self.problem.log.clusters)) ** 2
-
-    def weights(self, j: int, share: float) -> WeightNumbers:
-        _ = self.problem.weights  # refuses a target without any support
-        w = (1 - share) * self.columns[1 + j] + share * self.columns[1]
-        tail = tail_index(w)
-        return WeightNumbers(effective_sample_size(w), float(w.max()), None if math.isnan(tail) else tail)
-
-    def estimate(self, name: str, score: Linear, diagnostics: Diagnostics) -> Estimate:
-        return mean_of(name, self.problem, _rows_of(score, self.columns), diagnostics)
+def to_learn(*, equal: bool) -> list[str]:
+    """What CAEL needs beside what is known of the policies, in words. equal: whether all rewards are."""
+    missing = []
+    if importlib.util.find_spec("torch") is None:
+        missing.append("torch, which is not installed (pip install 'cael[learn]')")
+    return [*missing, "rewards that are not all equal, to learn from"] if equal else missing

@@ -11,8 +11,8 @@ import numpy as np
 
 from cael.common.types import Floats, Ints
 from cael.embedding.settings import NetworkSettings, Objective, Training, objective
+from cael.engine.parts import MODEL_BIAS, NOT_TRAINED
 from cael.errors import InputError, NeedsError, choose
-from cael.estimators.direct import MODEL_BIAS, NOT_TRAINED
 from cael.estimators.estimator import Estimator, mean_of
 from cael.estimators.marginal import EMBEDDING_BIAS, posterior_blocks
 from cael.estimators.posterior import SoftmaxPosterior

@@ -133,13 +133,12 @@ class SparseRewards:
 
 def sparse_rewards(
     logs: Sequence[LoggedData], settings: Growth, folds: int, seeds: Sequence[int],
-    given: Sequence[Sequence[Array]] | None = None, ridges: Sequence[Callable[[], list[FittedOutcome]]] | None = None,
+    given: Sequence[Sequence[Array]] | None = None,
 ) -> list[SparseRewards]:  # fmt: skip
     """Train the networks of all logs, penalties and folds at once, then the restarts of what each log chose; logs of
     one shape and the same actions.
 
-    given: the folds of each log, where they are drawn already. ridges: for each log, a function that gives the ridge
-    models of its folds, where others need them, too.
+    given: the folds of each log, where they are drawn already.
     """
     check_alike(logs)
     device = pick_device(settings.device)
@@ -154,7 +153,7 @@ def sparse_rewards(
         for t, (choice, split) in enumerate(zip(chosen, splits, strict=True))
     ]
     fresh = [partial(Ridge().fit_without, *each) for each in zip(whole, splits, seeds, strict=True)]
-    return [with_ridge(*each) for each in zip(found, whole, ridges or fresh, strict=True)]
+    return [with_ridge(*each) for each in zip(found, whole, fresh, strict=True)]
 
 
 def sampled(

@@ -15,6 +15,7 @@ import numpy as np
 
 from cael.common.types import Floats
 from cael.embedding.blend import BOUND, Blend, PathFacts, blend
+from cael.engine.score import Score
 from cael.estimators.selection import slope
 from cael.inference.diagnostics import NOTHING_LEARNED, Candidate, Diagnostics, EmbeddingFacts, WeightFacts, weighted_by
 from cael.inference.estimate import Estimate
@@ -33,29 +34,6 @@ ROUNDING = 1e-12
 """A second moment that is so near to 1 is 1."""
 
 
-@final
-@dataclass(frozen=True)
-class Linear:
-    """constant + coefficients @ columns, for each row."""
-
-    constant: float
-    coefficients: Floats
-
-    def minus(self, other: Linear) -> Linear:
-        return Linear(self.constant - other.constant, self.coefficients - other.coefficients)
-
-    def blended(self, other: Linear, share: float) -> Linear:
-        """A share of another one, and the rest of this one."""
-        return Linear(
-            (1 - share) * self.constant + share * other.constant,
-            (1 - share) * self.coefficients + share * other.coefficients,
-        )
-
-    def mean(self, means: Floats) -> float:
-        used = np.flatnonzero(self.coefficients)
-        return self.constant + float(self.coefficients[used] @ means[used])
-
-
 def is_robust(form: str) -> bool:
     return form.endswith("doubly_robust")
 
@@ -67,7 +45,7 @@ def columns_of(weights: Floats, f_logged: Floats, f_target: Floats, rewards: Flo
     return np.concatenate([f_target[None], weights, weights * residual, (weights[0] * shifted)[None]])
 
 
-def scores_of(means: Floats, form: str, r0: float) -> list[Linear]:
+def scores_of(means: Floats, form: str, r0: float) -> list[Score]:
     """The score of each bandwidth; centred, the influence function of the form. means: (2J + 2,) of the columns."""
     return [_score(means, 1 + j, _count(means) + 1 + j, form, r0) for j in range(_count(means))]
 
@@ -76,28 +54,28 @@ def _count(means: Floats) -> int:
     return (len(means) - 2) // 2
 
 
-def _score(means: Floats, w: int, weighted: int, form: str, r0: float) -> Linear:
+def _score(means: Floats, w: int, weighted: int, form: str, r0: float) -> Score:
     """Of the weights in column w and their products in column `weighted`."""
     c, offset = np.zeros(len(means)), 0.0 if is_robust(form) else r0
     c[0] = 1.0 if is_robust(form) else 0.0
     if not form.startswith("self_normalised"):
         c[weighted], c[w] = 1.0, offset
-        return Linear(0.0, c)
+        return Score(0.0, c)
     inverse = 1 / means[w] if means[w] > 0 else 0.0
     ratio = float(means[weighted] * inverse)
     c[weighted], c[w] = inverse, -ratio * inverse
-    return Linear(ratio + offset, c)
+    return Score(ratio + offset, c)
 
 
-def snips_of(means: Floats, r0: float) -> Linear:
+def snips_of(means: Floats, r0: float) -> Score:
     """The score of SNIPS, from W_0 and W_0 r."""
     return _score(means, 1, len(means) - 1, "self_normalised", r0)
 
 
-def weight_of(means: Floats, j: int) -> Linear:
+def weight_of(means: Floats, j: int) -> Score:
     c = np.zeros(len(means))
     c[1 + j] = 1.0
-    return Linear(0.0, c)
+    return Score(0.0, c)
 
 
 @final
@@ -141,7 +119,7 @@ class PathRows(ABC):
     unsupported: float | None
 
     @abstractmethod
-    def variance(self, score: Linear) -> float:
+    def variance(self, score: Score) -> float:
         """The squared standard error of the mean of a score."""
 
     @abstractmethod
@@ -149,7 +127,7 @@ class PathRows(ABC):
         """Of (1 - share) W_j + share W_0."""
 
     @abstractmethod
-    def estimate(self, name: str, score: Linear, diagnostics: Diagnostics) -> Estimate:
+    def estimate(self, name: str, score: Score, diagnostics: Diagnostics) -> Estimate:
         """The estimate whose contributions are the score."""
 
 
@@ -203,7 +181,7 @@ def _weighted(rows: PathRows, rewards: SparseRewards, j: int, share: float, seco
     return weighted_by(numbers.effective, numbers.largest, facts, cross_fitted=True, extra=extra)
 
 
-def path_facts(rows: PathRows, explained: float, scores: list[Linear], form: str) -> tuple[PathFacts, Linear]:
+def path_facts(rows: PathRows, explained: float, scores: list[Score], form: str) -> tuple[PathFacts, Score]:
     """What the choice looks at, and the score of the sharp estimate.
 
     The sharp estimate is SNIPS where that has the smaller standard error, and the doubly robust one elsewhere.

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 import torch
 
-from cael.common.types import Floats, Ints
+from cael.common.types import Floats
 from cael.embedding import rounding
 from cael.embedding.grid import Cells, all_cells, drawn_cells
-from cael.embedding.rewards import SparseRewards, blocks
+from cael.embedding.rewards import SparseRewards
 from cael.embedding.training import deterministic
-from cael.log.logged import BATCH_BYTES, Batch, LoggedData
+from cael.log.logged import Batch
+from cael.log.pieces import Piece
 from cael.policies.policy import Policy, support
 
 UNIT_ROWS = 256
@@ -29,34 +30,15 @@ CPU = torch.device("cpu")
 
 
 @final
-@dataclass(frozen=True)
-class WeightPath:
-    """Weights W(x_i, a_i) for J bandwidths; the first is 0 (the plain ratio), the last infinite (1 everywhere).
-
-    bandwidths: (J,) in units of `unit`, the standard deviation of f over actions within a row. weights: (J, n).
-    second: (J, n) sum_a mu W^2, what W^2 is on average in this row; cross: (J, n) the same of W w. roughness: (J, n)
-    of `codes.Smoothed`. lost: (J,) target mass that no weight carries. smoothed: (J, n) sum_a mu W f, the mean of f
-    under the smoothed target. f_logged, f_target: (n,) f of the logged action, and its mean under the target. drawn:
-    actions that were drawn for each row; None: all were looked at.
-    """
-
-    bandwidths: Floats
-    unit: float
-    weights: Floats
-    second: Floats
-    cross: Floats
-    roughness: Floats
-    lost: Floats
-    smoothed: Floats
-    f_logged: Floats
-    f_target: Floats
-    drawn: int | None = None
-
-
-@final
 @dataclass(frozen=True, eq=False)
 class BlockPath:
-    """What `WeightPath` has of some rows; lost: (J, b)."""
+    """Of b rows and J bandwidths; the first is 0 (the plain ratio), the last infinite (1 everywhere).
+
+    weights: (J, b). second: (J, b) sum_a mu W^2, what W^2 is on average in this row; cross: (J, b) the same of W w.
+    roughness: (J, b) of `codes.Smoothed`. lost: (J, b) target mass that no weight carries. smoothed: (J, b) sum_a mu W
+    f, the mean of f under the smoothed target. f_logged, f_target: (b,) f of the logged action, and its mean under the
+    target.
+    """
 
     weights: Floats
     second: Floats
@@ -110,31 +92,6 @@ def device_path(cells: Cells, pitches: Floats, device: torch.device) -> BlockPat
     return BlockPath(weights, squares, crosses, roughness, lost, smoothed, f_logged, f_target)
 
 
-def weight_path(
-    log: LoggedData, policy: Policy, rewards: SparseRewards, bandwidths: Floats, drawn: int | None = None, seed: int = 0
-) -> WeightPath:
-    """f(x, a) is the predicted reward; the weights are those of stochastic rounding of f (`codes.rounded`).
-
-    drawn: how many actions of each row are drawn (`cells`), None for all actions.
-    """
-    assert log.logging is not None
-    n, count = len(log), len(bandwidths)
-    weights, second, cross, rough, smoothed = (np.empty((count, n)) for _ in range(5))
-    lost, f_logged, f_target = np.zeros(count), np.empty(n), np.empty(n)
-    unit = unit_of(log, log.logging, policy, rewards, drawn, seed)
-    width = width_of(policy, next(log.take(np.arange(1)).batches()), drawn)
-    device = rewards.device if n * width >= DEVICE_CELLS else CPU
-    for fold, rows in enumerate(rewards.folds):
-        for batch, some in blocks(log, rows, width * TABLES, BATCH_BYTES if device == CPU else DEVICE_BYTES):
-            cells = cells_of(log.logging, policy, rewards, fold, batch, drawn, seed)
-            found = block_path(cells, bandwidths * unit, device)
-            weights[:, some], second[:, some], cross[:, some] = found.weights, found.second, found.cross
-            rough[:, some], smoothed[:, some] = found.roughness, found.smoothed
-            f_logged[some], f_target[some] = found.f_logged, found.f_target
-            lost += found.lost.sum(axis=1) / n
-    return WeightPath(bandwidths, unit, weights, second, cross, rough, lost, smoothed, f_logged, f_target, drawn)
-
-
 def cells_of(
     logging: Policy, policy: Policy, rewards: SparseRewards, fold: int, batch: Batch, drawn: int | None, seed: int
 ) -> Cells:
@@ -154,19 +111,19 @@ def width_of(policy: Policy, first: Batch, drawn: int | None) -> int:
 
 
 def unit_of(
-    log: LoggedData, logging: Policy, policy: Policy, rewards: SparseRewards, drawn: int | None, seed: int,
-    numbers: Ints | None = None, rows: int = UNIT_ROWS,
+    piece: Piece, logging: Policy, policy: Policy, rewards: SparseRewards, folds: int, drawn: int | None, seed: int,
+    rows: int = UNIT_ROWS,
 ) -> float:  # fmt: skip
     """The standard deviation of f over actions within a row, under the logging policy, from some rows of each fold.
 
-    numbers: (n,) that fix what is drawn for the rows, by default their own.
+    piece: the first rows of the log; the policies count rows within it.
     """
     total, count = 0.0, 0
-    width = width_of(policy, next(log.take(np.arange(1)).batches()), drawn)
-    for fold, every in enumerate(rewards.folds):
-        for batch, some in blocks(log, every[:rows], width=width):
-            own = batch if numbers is None else replace(batch, places=numbers[some])
-            cells = cells_of(logging, policy, rewards, fold, own, drawn, seed)
+    whole, fold = piece.batch(), piece.folds(folds, seed)
+    width = width_of(policy, whole.part(slice(0, 1)), drawn)
+    for number in range(folds):
+        for batch in whole.some(np.flatnonzero(fold == number)[:rows]).parts(width):
+            cells = cells_of(logging, policy, rewards, number, batch, drawn, seed)
             mean = np.einsum("ij,ij->i", cells.mu, cells.f)
             square = float(np.einsum("ij,ij->", cells.mu, (cells.f - mean[:, None]) ** 2))
             total += square if drawn is None else square * (drawn + 1) / drawn

@@ -12,14 +12,15 @@ from typing import Any, final
 import numpy as np
 
 from cael.common.types import Array, Ints
-from cael.engine.passes import reduced
+from cael.engine.passes import pieces, reduced
 from cael.errors import InputError
 from cael.io.reading import Task
 from cael.io.sources import Source
-from cael.log.keys import folds_of_keys, keys_of, places_of
+from cael.log.budget import LEARNING
+from cael.log.held import Held, Run
+from cael.log.keys import seeded
 from cael.log.logged import LoggedData
-from cael.log.pieces import Door, Flaws, Piece, flaws_of, mixed, piece_of
-from cael.log.scanned import ScannedLog
+from cael.log.pieces import Flaws, Piece, Reading, flaws_of, piece_of
 from cael.log.targets import Target
 from cael.policies.policy import Policy
 
@@ -30,6 +31,7 @@ CLUSTERED = 4
 SLACK = 2
 """Rows are thrown out when there are so many times too many: not for each batch."""
 EVERY = int(np.iinfo(np.uint64).max)
+NO_ROWS = "there are no rows to train models on: no whole cluster fits into the sample."
 
 
 @final
@@ -37,11 +39,7 @@ EVERY = int(np.iinfo(np.uint64).max)
 class DrawWork:
     """The pass that draws: at most `most` rows, of those whose number is at most `limit`."""
 
-    name: str
-    door: Door
-    columns: tuple[str, ...]
-    types: dict[str, Any]
-    size: int
+    reading: Reading
     seed: int
     most: int
     limit: int
@@ -52,7 +50,7 @@ class DrawWork:
 class Drawn:
     """Some rows of a log as a table, and what is needed to draw on. read: rows that were read, by file. rows: of them
     without a flaw. most: rows to keep. limit: the largest number that may still be among them. numbers: (m,) of the
-    kept rows. files, places: (m,) where they stand. counts: (k,) how often each action occurs among all rows.
+    kept rows. places: (m,) where they stand. counts: (k,) how often each action occurs among all rows.
     """
 
     read: dict[int, int]
@@ -62,7 +60,6 @@ class Drawn:
     limit: int
     table: Any
     numbers: Array
-    files: Ints
     places: Ints
     counts: Ints
     crowded: bool = False
@@ -81,8 +78,8 @@ class Drawn:
             {key: self.read.get(key, 0) + other.read.get(key, 0) for key in {**self.read, **other.read}},
             self.rows + other.rows, flaws, self.most, min(self.limit, other.limit),  # type: ignore[arg-type]
             pa.concat_tables(tables, promote_options="permissive") if tables else None,
-            np.concatenate([self.numbers, other.numbers]), np.concatenate([self.files, other.files]),
-            np.concatenate([self.places, other.places]), self.counts + other.counts,
+            np.concatenate([self.numbers, other.numbers]), np.concatenate([self.places, other.places]),
+            self.counts + other.counts,
         )  # fmt: skip
         return joined.cut(SLACK)
 
@@ -99,105 +96,119 @@ class Drawn:
     def only(self, rows: Ints) -> Drawn:
         return replace(
             self, table=None if self.table is None else self.table.take(rows), numbers=self.numbers[rows],
-            files=self.files[rows], places=self.places[rows],
+            places=self.places[rows],
         )  # fmt: skip
 
     def in_order(self) -> Drawn:
         """The rows in the order of the log."""
-        return self.only(np.lexsort((self.places, self.files)))
+        return self.only(np.argsort(self.places, kind="stable"))
 
 
 def draw_run(work: DrawWork, task: Task) -> Drawn:
     """The sample of one task."""
     import pyarrow as pa
 
-    from cael.engine.work import pieces
-
-    none = np.empty(0, np.uint64), np.empty(0, np.intp), np.empty(0, np.intp)
-    k = len(work.door.actions)
-    found = Drawn({task.number: 0}, 0, {}, work.most, work.limit, None, *none, np.zeros(k, np.intp))
-    for at, piece in pieces(work.name, task, work.door, work.columns, work.size, work.types):
-        numbers = mixed(keys_of(piece, task.number) ^ np.uint64((SALT + work.seed * 0x9E3779B1) % 2**64))
+    k = work.reading.n_actions
+    drawn = Drawn(
+        {task.number: 0}, 0, {}, work.most, work.limit, None, np.empty(0, np.uint64), np.empty(0, np.intp),
+        np.zeros(k, np.intp),
+    )  # fmt: skip
+    for at, piece in pieces(work.reading, task):
+        numbers = seeded(piece.keys, work.seed, SALT)
         kept = np.flatnonzero(numbers <= np.uint64(work.limit))
         inside = kept if piece.rows is None else piece.rows[kept]
+        assert piece.source is not None
         table = pa.Table.from_batches([piece.source.memory]).take(inside) if len(inside) else None
-        own = Drawn(
+        batch = Drawn(
             {task.number: piece.read}, len(piece), flaws_of(piece, task.number, at), work.most, work.limit, table,
-            numbers[kept], np.full(len(kept), task.number, np.intp), places_of(piece)[kept],
-            np.bincount(piece.actions, minlength=k),
+            numbers[kept], piece.places[kept], np.bincount(piece.actions, minlength=k),
         )  # fmt: skip
-        found = found.merge(own)
-    return found.cut()
+        drawn = drawn.merge(batch)
+    return drawn.cut()
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """The drawn rows as a log in memory, without its policies. piece: the rows, as they were read.
-    keys: (m,) what folds are drawn by. places: (m,) numbers that tell the rows of all files apart."""
+    """The drawn rows as a log in memory. policies: of targets on these rows, where it has none of its own. of: rows
+    of the log that they were drawn from. counts: (k,) of the actions among all of them."""
 
     log: LoggedData
     piece: Piece
-    keys: Array
-    places: Ints
+    of: int
+    counts: Ints
 
     def folds(self, count: int, seed: int) -> list[Ints]:
-        """The rows of each fold: the same folds as of all rows of the stream."""
-        fold = folds_of_keys(self.keys, count, seed)
-        return [np.flatnonzero(fold == each) for each in range(count)]
+        """The rows of each fold: the same folds as of all rows of the log."""
+        split = list(self.log.folds(count, seed))
+        if min(len(rows) for rows in split) == 0:
+            raise InputError(f"{len(self.log)} rows leave one of {count} folds empty; use fewer folds.")
+        return split
 
-    def first(self, count: int, seed: int, each: int) -> Ints:
-        """The first rows of every fold, in their order."""
-        return np.sort(np.concatenate([rows[:each] for rows in self.folds(count, seed)]))
-
-    def policy(self, target: Target, log: ScannedLog) -> Policy:
+    def policy(self, target: Target) -> Policy:
         """The policy on these rows; where it is made of columns, they must have been read."""
-        return target.on(self.piece, log.actions, lambda: self.keys)
+        return target.on(self.piece)
 
 
-def draw(log: ScannedLog, columns: tuple[str, ...], size: int, most: int, seed: int) -> tuple[Drawn, Sample | None]:
-    """What a pass found, and the sample of at most `most` rows; None with fewer than two. size: of a batch."""
+def sample_in_memory(log: LoggedData, most: int, seed: int) -> Sample:
+    """At most so many rows of a log in memory, drawn at random in whole clusters: the same as of a log in files."""
+    counts = np.bincount(log.actions, minlength=log.n_actions)
+    part = log
+    if len(log) > most:
+        numbers = seeded(log.keys, seed, SALT)
+        rows = np.flatnonzero(numbers < np.partition(numbers, most)[most])
+        if len(rows) < 2:
+            raise InputError(NO_ROWS)
+        part = log.take(rows)
+    return Sample(part, Run(part, 0, len(part)).piece(slice(0, len(part))), len(log), counts)
+
+
+def sample_of(log: Any, rows: int, seed: int, training: int = LEARNING, more: tuple[str, ...] = ()) -> Sample:
+    """At most so many rows of a log, and no more than the memory budget holds, drawn at random in whole clusters.
+
+    training: bytes that training on them will take. more: columns that are read besides, for policies.
+    """
+    if isinstance(log, Held):
+        return sample_in_memory(log.log, rows, seed)
+    columns = log.reading(contexts=True, columns=more)
+    width = log.row_bytes(columns.columns) + 8 * (len(log.columns.contexts or ()) + 4)
+    drawn = draw(log, columns, min(rows, log.budget.sample_rows(width, training)), seed)
+    log.checked(drawn)
+    if len(drawn.numbers) < 2:
+        raise InputError(NO_ROWS)
+    return _sample(log, drawn)
+
+
+def draw(log: Any, reading: Reading, most: int, seed: int) -> Drawn:
+    """What a pass found that drew at most so many rows."""
     # Of a log whose length is known, rows that will hardly be among the smallest are not kept at all.
     share = 1.0 if not log.rows else (most + 6 * np.sqrt(most)) / log.rows
-    share *= 1 if log.columns.cluster is None else CLUSTERED
+    share *= CLUSTERED if log.clustered else 1
     limit = EVERY if share >= 1 else int(share * EVERY)
-    door = log.door(contexts=True, times=False)
-    work = DrawWork(log.source.name, door, columns, log.csv_types, size, seed, most, limit)
-    found = reduced(draw_run, work, log.tasks, log.workers, log.client).cut().in_order()
-    places = (found.files << 44) + found.places
-    return found, None if len(found.numbers) < 2 else _sample(log, found.table, places)
+    return reduced(draw_run, DrawWork(reading, seed, most, limit), log).cut().in_order()
 
 
-def read_again(log: ScannedLog, sample: Sample, rows: Ints, columns: tuple[str, ...], size: int) -> Sample:
-    """Some rows of the sample, in their order, with more columns. They are early ones: reading stops at the last."""
-    import pyarrow as pa
-
-    from cael.engine.work import pieces
-
-    wanted, found, left = sample.places[rows], [], len(rows)
-    door = log.door(contexts=True, times=False)
-    for task in log.tasks:
-        for _, piece in pieces(log.source.name, task, door, columns, size, log.csv_types) if left else ():
-            own = np.flatnonzero(np.isin((task.number << 44) + places_of(piece), wanted))
-            if len(own):
-                inside = own if piece.rows is None else piece.rows[own]
-                found.append(pa.Table.from_batches([piece.source.memory]).take(inside))
-                left -= len(own)
-            if not left:
-                break
-    if left:
-        raise InputError(f"{log.source.name} changed while the log was read. Nothing may write to its files.")
-    return _sample(log, pa.concat_tables(found, promote_options="permissive"), wanted)
-
-
-def _sample(log: ScannedLog, table: Any, places: Ints) -> Sample:
+def _sample(log: Any, drawn: Drawn) -> Sample:
+    table = drawn.table
     kinds = tuple(zip(table.column_names, table.schema.types, strict=True))
     piece = piece_of(Source(log.source.name, kinds, memory=table), log.door(contexts=True, times=False))
-    if len(piece) != len(places):
+    if len(piece) != len(drawn.places):
         raise InputError(f"{log.source.name} changed while the log was read. Nothing may write to its files.")
-    clusters = None if piece.clusters is None else np.unique(piece.clusters, return_inverse=True)[1]
-    made = LoggedData(
+    piece = replace(piece, known_places=drawn.places)
+    rows = LoggedData(
         piece.contexts, piece.actions, piece.rewards, n_actions=log.n_actions, action_features=log.action_features,
-        clusters=clusters, copy=False,
-    )  # fmt: skip
-    return Sample(made, piece, places.astype(np.uint64) if piece.clusters is None else piece.clusters, places)
+        clusters=piece.clusters, copy=False,
+    ).placed(drawn.places).keyed(piece.clusters)  # fmt: skip
+    return Sample(rows, piece, drawn.rows, drawn.counts)
+
+
+def with_logging(log: Any, sample: Sample) -> LoggedData:
+    """The rows of a sample with what is known of the logging policy, for which its columns must have been read."""
+    rows = sample.log
+    if isinstance(log, Held):
+        return rows
+    return LoggedData(
+        rows.contexts, rows.actions, rows.rewards, propensities=sample.piece.propensities,
+        logging=None if log.logging is None else sample.policy(log.logging), n_actions=rows.n_actions,
+        action_features=rows.action_features, clusters=rows.clusters, copy=False,
+    ).placed(sample.piece.places).keyed(rows.cluster_keys)  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -83,16 +83,16 @@ def buckets_by(features: Floats, bucket: Ints) -> tuple[Floats, Floats]:
 def moments_by(features: Floats, bucket: Ints) -> Moments:
     """Of features (p, n) whose rows fall into the given buckets (n,)."""
     rows, sums = buckets_by(features, bucket)
-    return together(cut(features, len(bucket), sums), rows, sums)
+    return together(runs_of(features, [len(bucket)], sums), rows, sums)
 
 
-def cut(features: Floats, size: int, sums: Floats) -> list[Moments]:
-    """Of consecutive stretches of `size` columns of features (p, n), without buckets. sums: (p, B) of the buckets."""
+def runs_of(features: Floats, bounds: Sequence[int], sums: Floats) -> list[Moments]:
+    """Of runs of columns of features (p, n) that end at the bounds, without buckets. sums: (p, B) of the buckets."""
     n = features.shape[1]
-    if size >= n:
+    if list(bounds) == [n]:
         return [about_mean(features, sums.sum(axis=1) / n)]
-    parts = (features[:, at : at + size] for at in range(0, n, size))
-    return [about_mean(each, each.mean(axis=1)) for each in parts]
+    parts = (features[:, start:stop] for start, stop in zip([0, *bounds[:-1]], bounds, strict=True))
+    return [about_mean(part, part.mean(axis=1)) for part in parts]
 
 
 def about_mean(rows: Floats, mean: Floats) -> Moments:
@@ -163,7 +163,8 @@ class Combination:
     """One column of contributions: constant + coefficients @ features, over the rows of `moments`.
 
     clusters: the sums by cluster where rows belong together and all clusters are kept; where there were too many,
-    `by_bucket` is true and the buckets, each of which holds whole clusters, stand for them.
+    `by_bucket` is true and the buckets, each of which holds whole clusters, stand for them. block: (p, n) the features
+    themselves, of a log in memory.
     """
 
     constant: float
@@ -171,6 +172,16 @@ class Combination:
     moments: Moments
     clusters: Clusters | None = None
     by_bucket: bool = False
+    block: Floats | None = None
+
+    @property
+    def rows(self) -> Floats:
+        """The contributions (n,) of the rows themselves, of a log in memory."""
+        assert self.block is not None
+        z = np.full(self.block.shape[1], self.constant)
+        for at in np.flatnonzero(self.coefficients):
+            z += self.coefficients[at] * self.block[at]
+        return z
 
     @property
     def n(self) -> int:
@@ -213,8 +224,11 @@ class Combination:
         apart = self.coefficients @ (sums - self.moments.mean[:, None] * rows)
         return self.value + len(rows) / self.n * apart
 
-    def __sub__(self, other: Combination) -> Combination:
+    def minus(self, other: Combination) -> Combination | None:
+        """The difference of two columns of one pass; of two passes over a log in memory, the rows know better."""
         if self.moments is not other.moments:
+            if self.block is not None and other.block is not None:
+                return None
             raise InputError("cannot subtract estimates that were not made in one pass over the log.")
         return Combination(
             self.constant - other.constant,
@@ -222,4 +236,22 @@ class Combination:
             self.moments,
             self.clusters,
             self.by_bucket,
+            self.block,
         )
+
+    def plus(self, slope: float, other: Combination) -> Combination:
+        """This one and a multiple of another one of the same pass."""
+        return replace(
+            self,
+            constant=self.constant + slope * other.constant,
+            coefficients=self.coefficients + slope * other.coefficients,
+        )
+
+    def covariance(self, other: Combination) -> float:
+        """Sum over independent units of the products of deviations, on the scale of `stderr`: rows, or clusters."""
+        if self.by_bucket:
+            return float((self.buckets - self.value) @ (other.buckets - other.value))
+        if self.clusters is None:
+            return float(self.coefficients @ self.moments.comoment @ other.coefficients)
+        sums = self.clusters.sums - self.clusters.rows[:, None] * self.moments.mean
+        return float((sums @ self.coefficients) @ (sums @ other.coefficients))

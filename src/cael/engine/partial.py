@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, final
 
+import numpy as np
+
 from cael.common.types import Floats
+from cael.engine.ids import Ids
 from cael.engine.moments import Clusters, Moments
-from cael.engine.path_columns import PathSums
 from cael.engine.tally import Changed, Tally
 from cael.log.pieces import Flaws
 
@@ -19,9 +21,10 @@ STRETCH_BYTES = 48 * 2**20
 @final
 @dataclass(frozen=True, eq=False)
 class Stretch:
-    """Rows that follow each other. place: (file, row in it) of the first. moments: without buckets. low, high: the
-    first and the last of their timestamps, None without."""
+    """Rows that follow each other. number: of the stretch. place: of the first row. moments: without buckets. low,
+    high: the first and the last of their timestamps, None without."""
 
+    number: int
     place: tuple[int, int]
     moments: Moments
     low: Any = None
@@ -30,20 +33,28 @@ class Stretch:
     def merge(self, later: Stretch) -> Stretch:
         low = self.low if later.low is None else later.low if self.low is None else min(self.low, later.low)
         high = self.high if later.high is None else later.high if self.high is None else max(self.high, later.high)
-        return Stretch(self.place, self.moments.merge(later.moments), low, high)
+        return Stretch(self.number, self.place, self.moments.merge(later.moments), low, high)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class ActionSums:
-    """By action, (k,): rows, and sums of 1/mu and of its square (of ones where there are no propensities)."""
+    """By action, (k,): rows; sums of 1/mu and of its square (of ones where there are no propensities); and, where the
+    logging policy is known, expected: the rows that it should have played, and variance: of their number.
+    worst: the largest distance of a row's probabilities from a sum of one."""
 
     rows: Floats
     inverse: Floats
     squares: Floats
+    expected: Floats
+    variance: Floats
+    worst: float = 0.0
 
     def merge(self, other: ActionSums) -> ActionSums:
-        return ActionSums(self.rows + other.rows, self.inverse + other.inverse, self.squares + other.squares)
+        return ActionSums(
+            self.rows + other.rows, self.inverse + other.inverse, self.squares + other.squares,
+            self.expected + other.expected, self.variance + other.variance, max(self.worst, other.worst),
+        )  # fmt: skip
 
 
 @final
@@ -53,12 +64,13 @@ class Partial:
 
     read: rows that were read, by file. rows: of them without a flaw. moments: of the features. stretches: the rows in
     their order. actions: by action. masses: for each target (k,) the sum of its probabilities of each action, or of
-    the weights where only logged actions are known. tallies: of each target's weights. changed: of each (target, rule).
+    the weights where only logged actions are known. tallies: of the weights that are tallied. changed: of those that a
+    rule made.
     clusters: sums by cluster, None without clusters or after there were too many of them (crowded). segments: for
-    each segment column, moments by label. flaws: by (column, what). low, high: range of the rewards. paths: of CAEL
-    (none where no row was read). spans: where there are windows of time, by (file, row) of each task, its first and
-    last timestamp, None where they are not in order. firsts: the least timestamp of each window. marginal_tallies: of
-    the weights of each `Marginal`.
+    each segment column, moments by label. flaws: by (column, what). low, high: range of the rewards. groups: what
+    groups of columns sum besides (none where no row was read). spans: where there are windows of time, by (file, row)
+    of each task, its first and last timestamp, None where they are not in order. firsts: the least timestamp of each
+    window. block: (p, rows) the columns themselves, of a log in memory. ids: of decisions, to see repeated ones.
     """
 
     read: dict[int, int]
@@ -76,10 +88,11 @@ class Partial:
     low: float
     high: float
     most_clusters: int
-    paths: tuple[PathSums, ...] = ()
+    groups: tuple[Any, ...] = ()
     spans: dict[tuple[int, int], tuple[Any, Any] | None] = field(default_factory=dict)
     firsts: dict[int, Any] = field(default_factory=dict)
-    marginal_tallies: tuple[Tally, ...] = ()
+    block: Floats | None = None
+    ids: Ids | None = None
 
     def merge(self, other: Partial) -> Partial:
         """Of the rows of both; the order of merging changes no more than the last digits."""
@@ -104,12 +117,13 @@ class Partial:
             flaws=_merged(self.flaws, other.flaws),
             low=min(self.low, other.low),
             high=max(self.high, other.high),
-            paths=tuple(a.merge(b) for a, b in zip(self.paths, other.paths, strict=True))
-            if self.paths and other.paths
-            else self.paths or other.paths,
-            marginal_tallies=tuple(
-                a.merge(b) for a, b in zip(self.marginal_tallies, other.marginal_tallies, strict=True)
-            ),
+            groups=tuple(a.merge(b) for a, b in zip(self.groups, other.groups, strict=True))
+            if self.groups and other.groups
+            else self.groups or other.groups,
+            block=None
+            if self.block is None or other.block is None
+            else np.concatenate([self.block, other.block], axis=1),
+            ids=None if self.ids is None or other.ids is None else self.ids.merge(other.ids),
             spans={**self.spans, **other.spans},
             firsts={
                 key: min(each.firsts[key] for each in (self, other) if key in each.firsts)
@@ -127,8 +141,13 @@ def _merged(a: dict[Any, Any], b: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def _in_order(stretches: tuple[Stretch, ...]) -> tuple[Stretch, ...]:
-    """Sorted by their place; neighbours are put together where there are too many."""
-    found = sorted(stretches, key=lambda each: each.place)
+    """Sorted by their place; parts of one stretch are put together, and neighbours where there are too many."""
+    found: list[Stretch] = []
+    for stretch in sorted(stretches, key=lambda stretch: stretch.place):
+        if found and found[-1].number == stretch.number:
+            found[-1] = found[-1].merge(stretch)
+        else:
+            found.append(stretch)
     size = 8 * len(found[0].moments.mean) ** 2 if found else 1
     most = max(LEAST_STRETCHES, min(MOST_STRETCHES, STRETCH_BYTES // size))
     while len(found) > most:

@@ -7,10 +7,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol, Self, TypeVar
 
-from cael.errors import InputError
-from cael.io import cells
-from cael.io.reading import Task, batches
-from cael.io.sources import Source
+from cael.errors import CaelError, InputError
+from cael.io.reading import batches
+from cael.log.held import EngineLog, Run
+from cael.log.pieces import Piece, Reading, piece_of
+from cael.log.scratch import Scratch
+from cael.log.targets import as_source
 
 CONNECT = 10
 """Seconds in which a scheduler must answer."""
@@ -26,10 +28,35 @@ class Mergeable(Protocol):
 M = TypeVar("M", bound=Mergeable)
 
 
-def reduced(
-    function: Callable[[Any, Task], M], work: Any, tasks: Sequence[Task], workers: int, client: Any = None
+def pieces(reading: Reading, task: Any) -> Iterator[tuple[int, Piece]]:
+    """(number of the first row in the file, piece) for every batch of a task."""
+    if isinstance(task, Run):
+        yield from task.pieces(reading.size)
+        return
+    assert reading.door is not None
+    at, kinds, scratch = task.first, None, Scratch()
+    for batch in batches(task, reading.columns, reading.size, reading.types):
+        kinds = kinds or tuple(zip(batch.schema.names, batch.schema.types, strict=True))
+        source = as_source(batch, reading.name, (task.file.path.name, at), kinds, scratch)
+        try:
+            piece = piece_of(source, reading.door, task.number)
+        except CaelError as error:
+            if str(task.file.path) in str(error):
+                raise
+            raise type(error)(f"{task.file.path}: {error}") from None
+        yield at, piece
+        at += batch.num_rows
+
+
+def reduced(function: Callable[[Any, Any], M], work: Any, log: EngineLog) -> M:
+    """function(work, task) of every task of a log, merged in their order, so that the answer is the same each time."""
+    return over_tasks(function, work, log.tasks, log.workers, log.client)
+
+
+def over_tasks(
+    function: Callable[[Any, Any], M], work: Any, tasks: Sequence[Any], workers: int, client: Any = None
 ) -> M:
-    """function(work, task) of every task, merged in their order, so that the answer is the same each time."""
+    """The same for tasks that are given."""
     found: M | None = None
     source: Iterable[tuple[int, M]]
     if client is None:
@@ -57,7 +84,7 @@ def in_order(results: Iterable[tuple[int, M]]) -> Iterator[M]:
 
 
 def on_threads(
-    function: Callable[[Any, Task], M], work: Any, tasks: Sequence[Task], workers: int
+    function: Callable[[Any, Any], M], work: Any, tasks: Sequence[Any], workers: int
 ) -> Iterator[tuple[int, M]]:
     """Arrow and numpy do nearly all of the work outside the interpreter's lock; their own threads are kept out."""
     from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -84,9 +111,7 @@ def on_threads(
                     future.cancel()
 
 
-def on_dask(
-    function: Callable[[Any, Task], M], work: Any, tasks: Sequence[Task], client: Any
-) -> Iterator[tuple[int, M]]:
+def on_dask(function: Callable[[Any, Any], M], work: Any, tasks: Sequence[Any], client: Any) -> Iterator[tuple[int, M]]:
     """A worker that is lost takes nothing with it: what it had not handed over is computed again by the others."""
     from dask import config
     from distributed import KilledWorker, as_completed
@@ -105,7 +130,7 @@ def on_dask(
             cluster.cancel(futures)
 
 
-def _call(task: Task, *, function: Callable[[Any, Task], M], work: Any) -> M:
+def _call(task: Any, *, function: Callable[[Any, Any], M], work: Any) -> M:
     """One task in a process of its own, where numpy's threads would fight with those of the other workers."""
     from threadpoolctl import threadpool_limits
 
@@ -129,34 +154,3 @@ def connected(client: Any) -> Iterator[Any]:
         raise InputError(f"there is no Dask scheduler at {client}: {error}.") from None
     with opened:
         yield opened
-
-
-class Distinct:
-    """Distinct labels of a column."""
-
-    def __init__(self, labels: set[Any]) -> None:
-        self.labels = labels
-
-    def merge(self, other: Distinct) -> Distinct:
-        return Distinct(self.labels | other.labels)
-
-
-def distinct_actions(
-    table: Source, tasks: tuple[Task, ...], column: str, types: dict[str, Any], workers: int
-) -> list[Any]:
-    """The sorted distinct labels of a column: whole numbers if all are, else text."""
-    found = reduced(distinct_of, (column, types), tasks, workers).labels
-    if len({type(each) for each in found}) > 1:
-        found = {str(each) for each in found}
-    return sorted(found)
-
-
-def distinct_of(work: tuple[str, dict[str, Any]], task: Task) -> Distinct:
-    import pyarrow.compute as pc
-
-    column, types = work
-    found: set[Any] = set()
-    for batch in batches(task, [column], 2**17, types):
-        _, labels, _ = cells.labels(column, [pc.unique(cells.plain(batch.column(0)))])
-        found.update(labels)
-    return Distinct(found)

@@ -14,12 +14,11 @@ from cael.judging.survey import MOST_ROWS, evenly
 from cael.log.budget import COPIES, PROGRAM
 from cael.log.logged import LoggedData
 from cael.log.pieces import piece_of
-from cael.log.scanned import ScannedLog
 
 MOST_RUNS = 64
 
 
-def sampled(log: ScannedLog) -> LoggedData | None:
+def sampled(log: Any) -> LoggedData | None:
     """At most 200,000 rows (fewer where the budget is small), all of a short log; None where hardly any are valid."""
     c = log.columns
     columns = [each for each in (c.action, c.reward, c.propensity, *(c.contexts or ())) if each is not None]
@@ -38,10 +37,9 @@ def sampled(log: ScannedLog) -> LoggedData | None:
     )
 
 
-def room(log: ScannedLog, columns: Sequence[str]) -> int:
+def room(log: Any, columns: Sequence[str]) -> int:
     """Rows that a quarter of the budget holds."""
-    probe = log.probe.source.memory
-    width = sum(max(8.0, probe.column(each).nbytes / max(1, probe.num_rows)) for each in columns)
+    width = log.row_bytes(columns)
     return int(np.clip((log.budget.memory - PROGRAM) / 4 / (COPIES * width), 1000, MOST_ROWS))
 
 

@@ -9,8 +9,8 @@ from typing import final
 import numpy as np
 
 from cael.common.types import Array, Floats, Ints
-from cael.errors import choose
 from cael.inference import weights as W
+from cael.inference.overlap import binned
 from cael.log.scratch import Scratch
 
 SHIFT = 47
@@ -18,30 +18,6 @@ SHIFT = 47
 
 MOST_TOP = 2**18
 """Enough of the largest weights for the tail index of seven billion rows."""
-
-RULES = ("raw", "clip", "switch", "shrink", "subgaussian", "marginal")
-
-
-@final
-@dataclass(frozen=True, order=True)
-class Rule:
-    """How the weights of an estimator are made from w = pi / mu: a function of
-    `cael.inference.weights` and its setting; or
-    "marginal", from embeddings, and the setting is the number of a `Marginal`."""
-
-    name: str = "raw"
-    setting: float = 0.0
-
-    def __post_init__(self) -> None:
-        choose("rule", self.name, RULES)
-
-    @property
-    def marginal(self) -> int | None:
-        """The number of the `Marginal`, None for all others."""
-        return int(self.setting) if self.name == "marginal" else None
-
-    def __call__(self, w: Floats) -> Floats:
-        return w if self.name == "raw" else getattr(W, self.name)(w, self.setting)
 
 
 @final
@@ -109,8 +85,6 @@ class Tally:
 
     def histogram(self, total: float) -> tuple[tuple[float, ...], tuple[int, ...], tuple[float, ...]]:
         """As `cael.inference.overlap.histogram`; the rows of a fine bin go where their mean lies."""
-        from cael.inference.overlap import binned
-
         positive = self.sums > 0
         if not positive.any():
             return (), (), ()
@@ -170,4 +144,4 @@ def most_top(rows: int | None) -> int:
     return MOST_TOP if rows is None else min(MOST_TOP, int(3 * math.sqrt(rows)) + 2)
 
 
-__all__ = ["Changed", "Rule", "Tally", "Tallying", "largest_of", "most_top", "none"]
+__all__ = ["Changed", "Tally", "Tallying", "largest_of", "most_top", "none"]

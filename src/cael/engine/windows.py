@@ -10,13 +10,14 @@ import numpy as np
 
 from cael.common.types import Array, Ints
 from cael.errors import InputError, positive_int
-from cael.log.keys import places_of
+from cael.log.held import EngineLog
 from cael.log.pieces import Piece
-from cael.log.scanned import ScannedLog
-from cael.results.segmentation import FEWEST_ROWS, window_name
 
 if TYPE_CHECKING:
     from cael.engine.partial import Partial
+
+FEWEST_ROWS = 20
+"""A segment or a window has at least so many rows."""
 
 
 @final
@@ -28,30 +29,27 @@ class Windows:
     rows: int
     starts: tuple[int, ...]
 
-    def of(self, piece: Piece, file: int) -> Ints:
+    def of(self, piece: Piece) -> Ints:
         """The window of each row."""
-        return (self.starts[file] + places_of(piece)) * self.count // self.rows
+        rows = np.arange(piece.read) if piece.rows is None else piece.rows
+        return (self.starts[piece.file] + piece.first + rows) * self.count // self.rows
 
     def first(self, number: int) -> int:
         """The number of the first row of a window."""
         return -(-number * self.rows // self.count)
 
 
-def windows_of(log: ScannedLog, count: int) -> Windows:
+def windows_of(log: EngineLog, count: int) -> Windows:
     """So many windows, if the log has its rows counted."""
     positive_int("windows", count, least=2)
     if log.rows is None:
         raise InputError(
-            f"windows={count} need to know the number of rows beforehand, which {log.source.files[0].format} files do "
-            "not tell. Write the log as Parquet."
+            f"windows={count} need to know the number of rows beforehand, which text files do not tell. Write the log "
+            "as Parquet."
         )
     if log.rows < FEWEST_ROWS * count:
         raise InputError(f"windows={count} needs at least {FEWEST_ROWS * count} rows; the log has {log.rows}.")
-    sizes = np.zeros(len(log.source.files), dtype=np.int64)
-    for task in log.tasks:
-        sizes[task.number] += task.rows or 0
-    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    return Windows(count, log.rows, tuple(int(each) for each in starts))
+    return Windows(count, log.rows, log.starts)
 
 
 @final
@@ -88,3 +86,12 @@ def refuse_disorder(partial: Partial) -> None:
 def names_of(windows: Windows, partial: Partial) -> list[str]:
     """As of a log in memory: the number of the window, and its first row or time."""
     return [window_name(number, windows.first(number), partial.firsts.get(number)) for number in range(windows.count)]
+
+
+def window_name(number: int, row: int, first: Any) -> str:
+    """Of a window that begins with a row, and a time where there are any."""
+    if first is None:
+        return f"{number + 1}: from row {row:,}"
+    if isinstance(first, np.datetime64):
+        return f"{number + 1}: from {str(first)[:16].replace('T', ' ')}"
+    return f"{number + 1}: from {first:g}"

@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, final
 
-from cael.estimators.estimator import Estimator, mean_of
-from cael.estimators.problem import Problem
-from cael.inference.diagnostics import Diagnostics
-from cael.inference.estimate import Estimate
+from cael.engine.asking import Asking
+from cael.engine.columns import Outcome
+from cael.engine.parts import Form
+from cael.estimators.estimator import Estimator
 from cael.outcomes.outcome_model import OutcomeModel
 from cael.outcomes.ridge import Ridge
-
-NOT_TRAINED = "The outcome model was trained on the rows it predicts: the interval is too narrow."
-MODEL_BIAS = "The interval covers the mean of the model's predictions; the bias of the model is not in it."
 
 
 @final
@@ -38,11 +35,5 @@ class DM(Estimator):
     folds: int = 5
     seed: int = 0
 
-    def solve(self, problem: Problem) -> Estimate:
-        terms = problem.outcome(self.outcome, self.folds, self.seed)
-        warnings = (MODEL_BIAS, NOT_TRAINED) if terms.cross_fitted is False else (MODEL_BIAS,)
-        found = Diagnostics(
-            n=len(problem.log), unsupported_mass=problem.unsupported_mass, cross_fitted=terms.cross_fitted,
-            warnings=warnings,
-        )  # fmt: skip
-        return mean_of(self.name, problem, terms.q_target, found)
+    def formula(self, asking: Asking, target: int) -> Form:
+        return Form(outcome=Outcome(self.outcome, self.folds, self.seed))

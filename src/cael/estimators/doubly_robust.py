@@ -9,30 +9,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, final
 
-from cael.common.types import Floats
-from cael.estimators.estimator import lowest_bound, mean_of, mean_plus_ratio, weight_diagnostics
-from cael.estimators.problem import Problem
+from cael.engine.asking import Asking
+from cael.engine.columns import Outcome
+from cael.engine.parts import Form
 from cael.estimators.selection import SLOPE, Tuned, setting
-from cael.estimators.weighting import check_positive, check_share
-from cael.inference import weights as W
-from cael.inference.estimate import Estimate, ScoreRange
+from cael.estimators.weighting import check_positive, check_share, number, subgaussian_rule
+from cael.inference.weight_rules import Shrink, Switch, WeightRule, clipped
 from cael.outcomes.outcome_model import FixedOutcome, OutcomeModel
 from cael.outcomes.ridge import Ridge
 
 DR_NEEDS = ("propensities", "probabilities")
 
 
-def corrected(
-    estimator: DR | SwitchDR | DRos | SubGaussianDR, problem: Problem, w: Floats, bound: float | None
-) -> Estimate:
-    """mean(q_target + w (r - q_logged)) for weights w (n,) of at most `bound`."""
-    terms = problem.outcome(estimator.outcome, estimator.folds, estimator.seed)
-    z = problem.log.rewards - terms.q_logged
-    z *= w
-    z += terms.q_target
+def corrected(estimator: DR | SwitchDR | DRos | SubGaussianDR, rule: WeightRule, *, bounded: bool = True) -> Form:
+    """q(x, pi) + w' (r - q(x, a)), with weights by a rule."""
+    outcome = Outcome(estimator.outcome, estimator.folds, estimator.seed)
     # Rows that share a trained model are not independent, so only injected predictions have a known range.
-    known = ScoreRange("doubly_robust", bound) if isinstance(estimator.outcome, FixedOutcome) else None
-    return mean_of(estimator.name, problem, z, weight_diagnostics(problem, w, terms.cross_fitted), known)
+    return Form(rule, outcome, bounded=bounded and isinstance(estimator.outcome, FixedOutcome))
 
 
 @final
@@ -60,11 +53,8 @@ class DR(Tuned):
     def __post_init__(self) -> None:
         check_positive("clip", self.clip)
 
-    def solve(self, problem: Problem) -> Estimate:
-        if isinstance(self.clip, SLOPE):
-            return self.clip.choose(self, problem)
-        w = problem.weights if self.clip is None else W.clip(problem.weights, self.clip)
-        return corrected(self, problem, w, lowest_bound(problem, self.clip))
+    def formula(self, asking: Asking, target: int) -> Form:
+        return corrected(self, clipped(number(self.clip)))
 
 
 @final
@@ -92,14 +82,9 @@ class SNDR(Tuned):
     def __post_init__(self) -> None:
         check_positive("clip", self.clip)
 
-    def solve(self, problem: Problem) -> Estimate:
-        if isinstance(self.clip, SLOPE):
-            return self.clip.choose(self, problem)
-        w = problem.weights if self.clip is None else W.clip(problem.weights, self.clip)
-        terms = problem.outcome(self.outcome, self.folds, self.seed)
-        residual = problem.log.rewards - terms.q_logged
-        diagnostics = weight_diagnostics(problem, w, terms.cross_fitted)
-        return mean_plus_ratio(self.name, problem, terms.q_target, w, residual, diagnostics)
+    def formula(self, asking: Asking, target: int) -> Form:
+        outcome = Outcome(self.outcome, self.folds, self.seed)
+        return Form(clipped(number(self.clip)), outcome, self_normalised=True)
 
 
 @final
@@ -128,10 +113,8 @@ class SwitchDR(Tuned):
     def __post_init__(self) -> None:
         check_positive("tau", self.tau)
 
-    def solve(self, problem: Problem) -> Estimate:
-        if isinstance(self.tau, SLOPE):
-            return self.tau.choose(self, problem)
-        return corrected(self, problem, W.switch(problem.weights, self.tau), lowest_bound(problem, self.tau))
+    def formula(self, asking: Asking, target: int) -> Form:
+        return corrected(self, Switch(float(number(self.tau) or 0.0)))
 
 
 @final
@@ -160,12 +143,8 @@ class DRos(Tuned):
     def __post_init__(self) -> None:
         check_positive("lambda_", self.lambda_)
 
-    def solve(self, problem: Problem) -> Estimate:
-        if isinstance(self.lambda_, SLOPE):
-            return self.lambda_.choose(self, problem)
-        # lambda w / (w^2 + lambda) is largest, sqrt(lambda) / 2, at w = sqrt(lambda).
-        bound = lowest_bound(problem, self.lambda_**0.5 / 2)
-        return corrected(self, problem, W.shrink(problem.weights, self.lambda_), bound)
+    def formula(self, asking: Asking, target: int) -> Form:
+        return corrected(self, Shrink(float(number(self.lambda_) or 0.0)))
 
 
 @final
@@ -193,9 +172,6 @@ class SubGaussianDR(Tuned):
     def __post_init__(self) -> None:
         check_share("lambda_", self.lambda_)
 
-    def solve(self, problem: Problem) -> Estimate:
-        if isinstance(self.lambda_, SLOPE):
-            return self.lambda_.choose(self, problem)
-        lambda_ = W.subgaussian_lambda(problem.weights) if self.lambda_ is None else self.lambda_
-        bound = lowest_bound(problem, 1 / lambda_ if self.lambda_ else None)
-        return corrected(self, problem, W.subgaussian(problem.weights, lambda_), bound)
+    def formula(self, asking: Asking, target: int) -> Form:
+        rule = subgaussian_rule(number(self.lambda_), asking, target)
+        return corrected(self, rule, bounded=self.lambda_ is not None)

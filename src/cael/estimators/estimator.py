@@ -1,16 +1,18 @@
-"""What an estimator is, and the two shapes that nearly all of them have: a mean, and a mean plus a ratio."""
+"""What an estimator is: frozen settings, and what it needs of a pass over a log."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from cael.common.types import Floats
-from cael.errors import SupportError
+from cael.engine.asking import Asking, as_engine_log, ask
+from cael.engine.columns import Given
+from cael.engine.parts import Form, Part, WholePart, form_part
+from cael.errors import NeedsError, SupportError
 from cael.estimators.problem import Problem
 from cael.inference.diagnostics import Diagnostics, weighted
 from cael.inference.estimate import Estimate, ScoreRange
@@ -18,26 +20,45 @@ from cael.policies.policy import Policy
 
 if TYPE_CHECKING:
     from cael.log.logged import LoggedData
+    from cael.log.scanned import ScannedLog
 
 
 class Estimator(ABC):
     """Frozen settings, no state. `estimate(log, policy)` is a pure function of log, policy and settings.
 
-    needs: what must be known (keys of `cael.estimators.problem.NEEDS`); the error says what is missing.
+    needs: what must be known (keys of `cael.engine.asking.NEEDS`); the error says what is missing. An estimator says
+    what it is by `formula`; one of another shape by `part`; one that needs all rows at once by `solve`, and a log in
+    files refuses it.
     """
 
     needs: ClassVar[tuple[str, ...]]
 
-    @abstractmethod
+    def formula(self, asking: Asking, target: int) -> Form:
+        """Weights and outcome model of an estimator of the usual form."""
+        raise NotImplementedError(f"{type(self).__name__} defines neither formula, nor part, nor solve.")
+
+    def part(self, asking: Asking, target: int) -> Part:
+        """What the estimator needs of a pass, if this log and this target have it."""
+        asking.require(self.needs, target)
+        if type(self).solve is not Estimator.solve:
+            return self._whole(asking, target)
+        return form_part(asking, self.name, target, self.formula(asking, target))
+
+    def _whole(self, asking: Asking, target: int) -> WholePart:
+        log, policy = asking.held, asking.targets[target].policy
+        if log is None or policy is None:
+            raise NeedsError(f"{type(self).__name__} needs the whole log in memory, and this one is streamed.")
+        found = self.solve(Problem(log, policy))
+        return WholePart(self.name, target, found, Given(found.contributions))
+
     def solve(self, problem: Problem) -> Estimate:
-        """The estimate of a problem; estimators of one problem share its weights and outcome models."""
+        """The estimate of a log in memory and a policy; by default from one pass over it."""
+        return self.estimate(problem.log, problem.policy)
 
     @final
-    def estimate(self, log: LoggedData, policy: Policy | ArrayLike) -> Estimate:
+    def estimate(self, log: LoggedData | ScannedLog, policy: Policy | ArrayLike | str) -> Estimate:
         """What the policy would have earned per row of the log."""
-        problem = Problem(log, policy)
-        problem.require(self.name, self.needs)
-        return self.solve(problem)
+        return ask(as_engine_log(log), {"": policy}, [self], asked=(self.name,)).of(self.name, 0)
 
     @property
     def name(self) -> str:
@@ -90,9 +111,3 @@ def weight_diagnostics(
 ) -> Diagnostics:
     """Diagnostics of an estimator that used w (n,) in place of the problem's own weights."""
     return weighted(w, problem.weights, problem.weight_facts, cross_fitted=cross_fitted, extra=extra)
-
-
-def lowest_bound(problem: Problem, ceiling: float | None) -> float | None:
-    """The largest weight possible after a ceiling, None if unknown."""
-    known = [bound for bound in (problem.max_weight, ceiling) if bound is not None and np.isfinite(bound)]
-    return min(known) if known else None

@@ -9,14 +9,14 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from cael.common.types import Array, Floats, Ints, frozen
-from cael.errors import InputError, choose
-from cael.estimators.estimator import Estimator, mean_of, mean_plus_ratio
-from cael.estimators.posterior import Features, RowFeatures, SoftmaxPosterior, fit_softmax
-from cael.estimators.problem import Problem
-from cael.inference import intervals as inference
-from cael.inference.diagnostics import weight_facts, weighted
-from cael.inference.estimate import Estimate
-from cael.log.logged import Batch, LoggedData
+from cael.engine.asking import MODEL_ROWS, Asking
+from cael.engine.drawn import with_logging
+from cael.engine.parts import Form, Part, form_part
+from cael.errors import InputError, NeedsError, choose
+from cael.estimators.estimator import Estimator
+from cael.estimators.marginal_weights import Exact, Fitted, MarginalWeight, Products, SameGroup, fit, posterior_block
+from cael.estimators.posterior import Features, RowFeatures, SoftmaxPosterior
+from cael.log.logged import LoggedData
 from cael.policies.policy import Policy, probabilities
 
 EMBEDDING_BIAS = "The interval covers the mean of the estimate; the bias of the embedding is not in it."
@@ -82,25 +82,42 @@ class MIPS(Estimator):
         kind = ["exact"] if self.posterior == "exact" else (["offset"] if self.offset else [])
         return ("SNMIPS" if self.self_normalised else "MIPS") + (f"({', '.join(kind)})" if kind else "")
 
-    def solve(self, problem: Problem) -> Estimate:
-        extra: tuple[str, ...] = (EMBEDDING_BIAS,)
-        cross_fitted = None
-        if self.posterior == "exact":
-            rho = self._exact(problem)
-        else:
-            rho, converged = self._fitted(problem)
-            cross_fitted = self.folds >= 2
-            extra = extra if converged else (*extra, NOT_CONVERGED)
-        return self._finish(problem, rho, cross_fitted, extra)
-
-    def _finish(self, problem: Problem, rho: Floats, cross_fitted: bool | None, extra: tuple[str, ...]) -> Estimate:
-        error = inference.stderr(inference.units(rho, problem.log.clusters))
-        facts = weight_facts(rho, error, problem.unsupported_mass)
+    def part(self, asking: Asking, target: int) -> Part:
+        asking.require(self.needs, target)
+        if self not in asking.learned:
+            asking.learned[self] = self._weights(asking)
+        source = asking.learned[self]
+        notes = (EMBEDDING_BIAS,) if source.converged else (EMBEDDING_BIAS, NOT_CONVERGED)
         # A posterior uses no rewards, so fitting it in-sample does not narrow the interval: no word about it.
-        found = weighted(rho, rho, facts, cross_fitted=cross_fitted or None, extra=extra)
-        if self.self_normalised:
-            return mean_plus_ratio(self.name, problem, 0.0, rho, problem.log.rewards, found)
-        return mean_of(self.name, problem, rho * problem.log.rewards, found)
+        form = Form(
+            MarginalWeight(target, source), self_normalised=self.self_normalised, notes=notes,
+            cross_fitted=source.cross_fitted,
+        )  # fmt: skip
+        return form_part(asking, self.name, target, form)
+
+    def _weights(self, asking: Asking) -> Exact | Fitted:
+        """How the weights are made; a posterior is fitted on the log, or on a sample of one in files."""
+        log = asking.log
+        if self.row_embeddings is not None and asking.held is None:
+            raise NeedsError(f"{self.name} has row_embeddings, which belong to rows by number: it needs the whole log.")
+        if self.posterior == "exact" and self.density is None:
+            return Exact(SameGroup.of(self.per_action(log.action_features, log.n_actions)))
+        if self.posterior == "exact":
+            assert asking.held is not None
+            return Exact(Products(self.density, self._per_row(asking.held), log.n_actions))
+        if self.row_embeddings is None:
+            self.per_action(log.action_features, log.n_actions)
+        return self._fitted(asking)
+
+    def _fitted(self, asking: Asking) -> Fitted:
+        assert asking.log.logging is not None
+        rows = MODEL_ROWS if asking.held is None else len(asking.held)
+        more = asking.log.logging.columns if self.offset else ()
+        sample = asking.sample(rows, self.seed, more)
+        log = with_logging(asking.log, sample) if self.offset else sample.log
+        split = sample.folds(self.folds, self.seed) if self.folds >= 2 else []
+        settings = {"C": self.C, "offset": self.offset, "max_iter": self.max_iter}
+        return fit(log, self.features(log), split, settings, self.seed, by_row=self.row_embeddings is not None)
 
     def per_action(self, action_features: Array | None, n_actions: int) -> Array:
         """(k, m) embeddings of the actions."""
@@ -129,20 +146,6 @@ class MIPS(Estimator):
             raise InputError(f"row_embeddings has {len(self.row_embeddings)} rows, but the log has {last}.")
         return self.row_embeddings[log.rows]
 
-    def _exact(self, problem: Problem) -> Floats:
-        """p(e_i|x_i, pi) / p(e_i|x_i, mu), shape (n,)."""
-        log = problem.log
-        if self.density is None:
-            likelihood: SameGroup | _Products = SameGroup.of(self._per_action(log))
-        else:
-            likelihood = _Products(self.density, self._per_row(log), log.n_actions)
-        parts, at = [], 0
-        for batch in log.batches(width=log.n_actions):
-            policies = probabilities(problem.policy, batch), probabilities(_logging(log), batch)
-            parts.append(exact_weights(likelihood(batch, at), *policies, batch))
-            at += len(batch)
-        return np.concatenate(parts)
-
     def features(self, log: LoggedData) -> RowFeatures:
         """What the logistic regression sees of each row: its context and its encoded embedding."""
         if self.row_embeddings is not None:
@@ -150,58 +153,17 @@ class MIPS(Estimator):
             return RowFeatures(log.contexts, encoder(every)(every), np.arange(len(log)))
         return RowFeatures(log.contexts, self.table(log), log.actions)
 
-    def _fitted(self, problem: Problem) -> tuple[Floats, bool]:
-        """The weights by a fitted posterior, and whether the solver converged."""
-        log = problem.log
-        features = self.features(log)
-        if self.folds < 2:
-            return self._fit_and_weigh(problem, log, log, features, features)
-        rho, converged = np.empty(len(log)), True
-        for rows in log.folds(self.folds, self.seed):
-            others = np.setdiff1d(np.arange(len(log)), rows)
-            train, test = log.take(others), log.take(rows)
-            rho[rows], good = self._fit_and_weigh(problem, train, test, features.take(others), features.take(rows))
-            converged = converged and good
-        return rho, converged
-
-    def _fit_and_weigh(
-        self, problem: Problem, train: LoggedData, test: LoggedData, train_features: RowFeatures, features: RowFeatures
-    ) -> tuple[Floats, bool]:
-        fitted = fit_softmax(train, train_features, C=self.C, offset=self.offset, max_iter=self.max_iter)
-        parts = [np.einsum("ij,ij->i", post, w) for post, w in posterior_blocks(fitted, test, problem.policy, features)]
-        return np.concatenate(parts), fitted.converged
-
 
 def posterior_blocks(
     fitted: SoftmaxPosterior, log: LoggedData, policy: Policy, features: Features
 ) -> Iterator[tuple[Floats, Floats]]:
     """(posterior, weights pi/mu) of the fitted classes, (b, c) each, block by block; where mu is 0 the weight is 0."""
+    assert log.logging is not None
     at = 0
     for batch in log.batches(width=log.n_actions):
-        pi, mu = probabilities(policy, batch), probabilities(_logging(log), batch)
+        pi, mu = probabilities(policy, batch), probabilities(log.logging, batch)
         yield posterior_block(fitted, pi, mu, features[at : at + len(batch)])
         at += len(batch)
-
-
-def posterior_block(fitted: SoftmaxPosterior, pi: Floats, mu: Floats, features: Floats) -> tuple[Floats, Floats]:
-    """The same of one block: pi, mu (b, k), features (b, p)."""
-    if len(fitted.classes) < pi.shape[1]:
-        pi, mu = pi[:, fitted.classes], mu[:, fitted.classes]
-    return fitted.probabilities(features, mu), np.divide(pi, mu, out=np.zeros_like(pi), where=mu > 0)
-
-
-def exact_weights(p: Floats, pi: Floats, mu: Floats, batch: Batch) -> Floats:
-    """p(e_i|x_i, pi) / p(e_i|x_i, mu) from the likelihoods p(e_i|a) (b, k)."""
-    above, below = np.einsum("ij,ij->i", pi, p), np.einsum("ij,ij->i", mu, p)
-    if (below <= 0).any():
-        row = int(batch.row_numbers[below <= 0][0])
-        raise InputError(f"density says that the embedding of row {row} cannot occur under the logging policy.")
-    found: Floats = above / below
-    return found
-
-
-def _logging(log: LoggedData) -> Any:
-    return log.logging
 
 
 def _as_embeddings(name: str, given: Any) -> Array:
@@ -241,45 +203,3 @@ def encoder(embeddings: Array, counts: Ints | None = None) -> Callable[[Array], 
     return lambda every: np.hstack(
         [(column[:, None] == own).astype(np.float64) for column, own in zip(every.T, values, strict=True)]
     )
-
-
-@final
-@dataclass(frozen=True)
-class SameGroup:
-    """p(e_i|a) for embeddings that are functions of the action: 1 if a shares the embedding of a_i, else 0."""
-
-    group: Array
-
-    @staticmethod
-    def of(embeddings: Array) -> SameGroup:
-        """embeddings: (k, m)."""
-        return SameGroup(np.unique(embeddings, axis=0, return_inverse=True)[1].reshape(-1))
-
-    def __call__(self, batch: Batch, at: int) -> Floats:
-        return (self.group[batch.actions][:, None] == self.group).astype(np.float64)
-
-
-@final
-@dataclass(frozen=True)
-class _Products:
-    """p(e_i|a) = prod_j density[j][a, e_ij], shape (b, k)."""
-
-    density: tuple[Floats, ...]
-    rows: Array
-    n_actions: int
-
-    def __post_init__(self) -> None:
-        if self.rows.dtype.kind != "i" or self.rows.shape[1] != len(self.density):
-            raise InputError("row_embeddings must be category numbers, one column for each array of density.")
-        for j, p in enumerate(self.density):
-            if len(p) != self.n_actions or self.rows[:, j].min() < 0 or self.rows[:, j].max() >= p.shape[1]:
-                raise InputError(
-                    f"density[{j}] has shape {p.shape}; it needs {self.n_actions} actions and every category of "
-                    f"column {j}."
-                )
-
-    def __call__(self, batch: Batch, at: int) -> Floats:
-        product = np.ones((len(batch), self.n_actions))
-        for j, p in enumerate(self.density):
-            product *= p.T[self.rows[at : at + len(batch), j]]
-        return product

@@ -9,20 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cael.common.types import Floats
+from cael.engine.asking import NEEDS
 from cael.errors import InputError, NeedsError, PolicyError, SupportError
 from cael.inference import intervals as inference
 from cael.inference import weights as W
 from cael.inference.diagnostics import WeightFacts, weight_facts
-from cael.log.logged import FEW, Batch, LoggedData
+from cael.log.logged import FEW, LoggedData
 from cael.outcomes.outcome_model import OutcomeModel, OutcomeTerms, Trained, terms_of, train
-from cael.policies.policy import Policy, as_policy, logged_probability, probabilities, probability_of, support
-
-NEEDS = {
-    "propensities": "the logged propensities (LoggedData(propensities=...) or logging=...)",
-    "logging": "all probabilities of the logging policy (LoggedData(logging=...), or logging= of read and scan)",
-    "logged_probability": "the target's probability of the logged action",
-    "probabilities": "the target's probabilities of all actions, and this policy knows only the logged action's",
-}
+from cael.policies.expectations import unsupported
+from cael.policies.policy import Policy, as_policy, logged_probability
 
 
 @final
@@ -117,18 +112,3 @@ class Problem:
         if key not in self._trained:
             self._trained[key] = train(self.log, model, folds, seed)
         return self._trained[key]
-
-
-def unsupported(logging: Policy, policy: Policy, batch: Batch) -> Floats:
-    """The target's probability (b,) of actions that the logging policy never plays, from whichever has a list."""
-    target, logged = support(policy, batch), support(logging, batch)
-    if target is not None and not target.rest.any():
-        never = probability_of(logging, batch, target.actions) <= 0
-        return np.where(never, target.probabilities, 0.0).sum(axis=1)
-    if logged is not None:
-        p = probability_of(policy, batch, logged.actions)
-        listed = np.where(logged.probabilities > 0, 0.0, p).sum(axis=1)
-        return np.where(logged.rest > 0, listed, listed + np.maximum(1 - p.sum(axis=1), 0.0))
-    return batch.in_parts(
-        lambda part, _: np.where(probabilities(logging, part) <= 0, probabilities(policy, part), 0.0).sum(axis=1)
-    )

@@ -11,9 +11,10 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from cael.common.types import Floats
+from cael.engine.asking import Asking
+from cael.engine.parts import ChoicePart, Part
 from cael.errors import InputError
 from cael.estimators.estimator import Estimator
-from cael.estimators.problem import Problem
 from cael.inference.diagnostics import Candidate, with_warnings
 from cael.inference.estimate import Estimate
 
@@ -38,6 +39,13 @@ class Tuned(Estimator):
         """SLOPE where it is to choose the setting."""
         told = getattr(self, self.tuned[0])
         return told if isinstance(told, SLOPE) else None
+
+    def part(self, asking: Asking, target: int) -> Part:
+        asking.require(self.needs, target)
+        if self.chooser is None:
+            return super().part(asking, target)
+        candidates = self.chooser.settled(self, lambda: asking.look(target).largest)
+        return choice(self.name, candidates, self.chooser.delta, asking, target)
 
 
 @final
@@ -79,8 +87,8 @@ class SLOPE(Estimator):
     def __str__(self) -> str:
         return self.name
 
-    def solve(self, problem: Problem) -> Estimate:
-        return select(self.name, [each.solve(problem) for each in self.estimators()], self.delta)
+    def part(self, asking: Asking, target: int) -> Part:
+        return choice(self.name, self.estimators(), self.delta, asking, target)
 
     def estimators(self) -> tuple[Estimator, ...]:
         """The candidates of SLOPE as an estimator."""
@@ -88,15 +96,16 @@ class SLOPE(Estimator):
             raise InputError(f"SLOPE as an estimator needs at least two candidate estimators; got {self.candidates!r}.")
         return tuple(self.candidates)
 
-    def choose(self, estimator: Tuned, problem: Problem) -> Estimate:
-        """Choose the setting of an estimator whose setting this is."""
-        every = self.settled(estimator, lambda: float(problem.weights.max()))
-        return select(estimator.name, [each.solve(problem) for each in every], self.delta)
-
     def settled(self, estimator: Tuned, largest: Callable[[], float]) -> list[Estimator]:
         """The estimator with each of the candidate numbers, or of a default grid. largest: the largest weight."""
         name, kind = estimator.tuned
         return [replace(estimator, **{name: value}) for value in self.candidates or default_grid(largest, kind)]  # type: ignore[type-var]
+
+
+def choice(name: str, candidates: Sequence[Estimator], delta: float, asking: Asking, target: int) -> ChoicePart:
+    """The choice of SLOPE++ among estimators."""
+    parts = tuple(candidate.part(asking, target) for candidate in candidates)
+    return ChoicePart(name, target, parts, lambda estimates: select(name, estimates, delta))
 
 
 def default_grid(largest: Callable[[], float], kind: setting) -> tuple[float, ...]:

@@ -7,13 +7,18 @@ from typing import ClassVar, final
 
 import numpy as np
 
+from cael.common.types import Floats
+from cael.engine.answer import Answer
+from cael.engine.asking import Asking
+from cael.engine.columns import Column, InFold, Product, Reward, Weight
+from cael.engine.parts import Form, Part, weight_diagnostics
+from cael.engine.score import Score
 from cael.errors import InputError
-from cael.estimators.estimator import Estimator, lowest_bound, mean_of, mean_plus_ratio, weight_diagnostics
-from cael.estimators.problem import Problem
+from cael.estimators.estimator import Estimator
 from cael.estimators.selection import SLOPE, Tuned, setting
-from cael.inference import weights as W
-from cael.inference.diagnostics import Diagnostics
-from cael.inference.estimate import Estimate, ScoreRange
+from cael.inference.estimate import Estimate
+from cael.inference.weight_rules import SubGaussian, clipped
+from cael.inference.weights import lambda_of
 
 WEIGHTING_NEEDS = ("propensities", "logged_probability")
 
@@ -34,10 +39,8 @@ class LoggedMean(Estimator):
 
     needs: ClassVar[tuple[str, ...]] = ()
 
-    def solve(self, problem: Problem) -> Estimate:
-        r = problem.log.rewards
-        ones = Diagnostics(n=len(r), effective_sample_size=float(len(r)), max_weight=1.0, mean_weight=1.0)
-        return mean_of(self.name, problem, r, ones, ScoreRange("mean", 1.0))
+    def formula(self, asking: Asking, target: int) -> Form:
+        return Form(bounded=True)
 
 
 @final
@@ -63,12 +66,8 @@ class IPS(Tuned):
     def __post_init__(self) -> None:
         check_positive("clip", self.clip)
 
-    def solve(self, problem: Problem) -> Estimate:
-        if isinstance(self.clip, SLOPE):
-            return self.clip.choose(self, problem)
-        w = problem.weights if self.clip is None else W.clip(problem.weights, self.clip)
-        bound = ScoreRange("weighted", lowest_bound(problem, self.clip))
-        return mean_of(self.name, problem, w * problem.log.rewards, weight_diagnostics(problem, w), bound)
+    def formula(self, asking: Asking, target: int) -> Form:
+        return Form(clipped(number(self.clip)), bounded=True)
 
 
 @final
@@ -95,11 +94,8 @@ class SNIPS(Tuned):
     def __post_init__(self) -> None:
         check_positive("clip", self.clip)
 
-    def solve(self, problem: Problem) -> Estimate:
-        if isinstance(self.clip, SLOPE):
-            return self.clip.choose(self, problem)
-        w = problem.weights if self.clip is None else W.clip(problem.weights, self.clip)
-        return mean_plus_ratio(self.name, problem, 0.0, w, problem.log.rewards, weight_diagnostics(problem, w))
+    def formula(self, asking: Asking, target: int) -> Form:
+        return Form(clipped(number(self.clip)), self_normalised=True)
 
 
 @final
@@ -120,14 +116,51 @@ class BaselineIPS(Estimator):
     folds: int = 5
     seed: int = 0
 
-    def solve(self, problem: Problem) -> Estimate:
-        w, r = problem.weights, problem.log.rewards
-        b = np.empty(len(r))
-        for rows in problem.log.folds(self.folds, self.seed):
-            others = np.ones(len(r), dtype=bool)
-            others[rows] = False
-            b[rows] = W.best_baseline(w[others], r[others])
-        return mean_of(self.name, problem, b + w * (r - b), weight_diagnostics(problem, w, cross_fitted=True))
+    def part(self, asking: Asking, target: int) -> Part:
+        asking.require(self.needs, target)
+        return BaselinePart(self.name, target, self.folds, self.seed)
+
+
+@final
+@dataclass(frozen=True)
+class BaselinePart(Part):
+    """b + w (r - b), with another b in each fold: columns 1, w and w r of each fold."""
+
+    name: str
+    target: int
+    folds: int
+    seed: int
+
+    @property
+    def columns(self) -> tuple[Column, ...]:  # type: ignore[override]
+        weight = Weight(self.target)
+        columns: list[Column] = []
+        for fold in range(self.folds):
+            inside = InFold(self.folds, self.seed, fold)
+            columns += [inside, Product(inside, weight), Product(inside, Product(weight, Reward()))]
+        return tuple(columns)
+
+    def estimate(self, answer: Answer) -> Estimate:
+        answer.need_support(self.target)
+        means, c = answer.means(self.columns), np.zeros(3 * self.folds)
+        for fold, b in enumerate(baselines(means, answer.products(self.columns))):
+            c[3 * fold : 3 * fold + 3] = answer.r0 + b, -b, 1.0  # r0 + b + w (r - r0 - b)
+        diagnostics = weight_diagnostics(answer, Weight(self.target), cross_fitted=True)
+        return answer.estimate(self.name, self.columns, Score(0.0, c), diagnostics)
+
+
+def baselines(means: Floats, covariances: Floats) -> Floats:
+    """For each fold Cov(w r, w) / Var(w) of the rows of the others; 0 where w does not vary (`best_baseline`).
+
+    means: (3 f,) of 1, w and w r in each fold. covariances: (3 f, 3 f).
+    """
+    one, w, wr = np.arange(len(means)).reshape(-1, 3).T
+    products = covariances + np.outer(means, means)
+    sums = np.stack([means[one], means[w], means[wr], products[w, w], products[w, wr]])
+    share, w_mean, wr_mean, square, cross = sums.sum(axis=1, keepdims=True) - sums
+    spread = share * square - w_mean * w_mean
+    varies = spread > 1e-12 * share * square
+    return np.divide(share * cross - w_mean * wr_mean, spread, out=np.zeros(len(one)), where=varies)
 
 
 @final
@@ -152,16 +185,23 @@ class SubGaussianIPS(Tuned):
     def __post_init__(self) -> None:
         check_share("lambda_", self.lambda_)
 
-    def solve(self, problem: Problem) -> Estimate:
-        if isinstance(self.lambda_, SLOPE):
-            return self.lambda_.choose(self, problem)
-        raw = problem.weights
-        lambda_ = W.subgaussian_lambda(raw) if self.lambda_ is None else self.lambda_
-        w = W.subgaussian(raw, lambda_)
+    def formula(self, asking: Asking, target: int) -> Form:
         # A lambda that was computed from the sample bounds nothing beforehand.
-        bound = None if self.lambda_ is None or lambda_ == 0 else 1 / lambda_
-        score_range = None if self.lambda_ is None else ScoreRange("weighted", lowest_bound(problem, bound))
-        return mean_of(self.name, problem, w * problem.log.rewards, weight_diagnostics(problem, w), score_range)
+        return Form(subgaussian_rule(number(self.lambda_), asking, target), bounded=self.lambda_ is not None)
+
+
+def subgaussian_rule(lambda_: float | None, asking: Asking, target: int) -> SubGaussian:
+    """With the lambda that is given, or else the one that a look at the weights gives."""
+    if lambda_ is None:
+        look = asking.look(target)
+        lambda_ = lambda_of(look.second, look.rows)
+    return SubGaussian(float(lambda_))
+
+
+def number(setting: float | SLOPE | None) -> float | None:
+    """A setting that SLOPE does not choose."""
+    assert not isinstance(setting, SLOPE)
+    return setting
 
 
 def check_positive(name: str, value: float | SLOPE | None) -> None:

@@ -27,10 +27,9 @@ from torch import Tensor
 
 import cael
 from cael.embedding.blend import TRUST
-from cael.embedding.cael import estimate_from
 from cael.embedding.rewards import SparseRewards, blocks, sparse_rewards
-from cael.embedding.weight_paths import weight_path
-from cael.estimators.problem import Problem
+from cael.engine.asking import ask
+from cael.log.held import Held
 from cael.policies.policy import probabilities
 
 STEPS, ROWS, RATE = 300, 64, 0.03
@@ -113,9 +112,10 @@ def one_log(
             parts.append(smoothed(head(f_[some], x[some], p), mu_[some], pi_[some])[0].cpu().numpy())
         w = np.concatenate(parts)[own].astype(np.float64)
         found[name] = target + float(w @ residual / w.sum())
-    problem = Problem(log, world.target)
-    path = weight_path(log, problem.policy, rewards, cael.CAEL().bandwidths)
-    found["CAEL"] = estimate_from("CAEL", problem, path, rewards, "self_normalised_doubly_robust", "blend").value
+    flagship = cael.CAEL(seed=seed)
+    trained_before = {flagship.trained_by: rewards}
+    answer = ask(Held(log), {"": world.target}, [flagship], asked=(flagship.name,), learned=trained_before)
+    found["CAEL"] = answer.of(flagship.name, 0).value
     return found
 
 

@@ -12,17 +12,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
-from cael.embedding.auto import Auto
+from cael.engine.answer import Answer
+from cael.engine.asking import ask
 from cael.errors import CaelError
 from cael.estimators.problem import Problem
 from cael.experiments import registry
 from cael.experiments.logs import truth_of
 from cael.inference.estimate import Estimate
+from cael.log.held import Held
 from cael.results.evaluation import trusted
 
-FORMAT = 2
+Answered: TypeAlias = Estimate | CaelError
+FORMAT = 3
 """Goes into every key: raise it when a change of the code makes old rows wrong."""
 
 
@@ -90,20 +93,35 @@ def run(task: Task) -> list[dict[str, Any]]:
         estimator = built(task)
         problems = [Problem(w.sample(task.n, seed), w.target) for w, seed in zip(worlds, task.seeds, strict=True)]
         meter = Meter(task.device)
-        found = _found(estimator, problems, task.seeds)
-        every = [(task.name, found, meter.read(len(problems)))]
         if task.auto:
-            auto = [_chosen(task, *each) for each in zip(problems, task.seeds, found, strict=True)]
-            every.append((task.auto, auto, meter.read(len(problems))))
+            every: list[tuple[str, Sequence[Answered], dict[str, Any]]]
+            cael, auto = zip(*_both(task, problems, task.seeds), strict=True)
+            every = [(task.name, cael, meter.read(len(problems))), (task.auto, auto, meter.read(len(problems)))]
+        else:
+            every = [(task.name, _found(estimator, problems, task.seeds), meter.read(len(problems)))]
         parts = [(name, *each, cost) for name, of, cost in every for each in zip(task.trials, of, strict=True)]
         return [_row(task.n, key, *part) for key, part in zip(task.keys, parts, strict=True)]
 
 
-def _chosen(task: Task, problem: Problem, seed: int, learned: Estimate | CaelError) -> Estimate | CaelError:
-    """What Auto takes when CAEL's estimate is there already."""
+def _both(task: Task, problems: list[Problem], seeds: list[int]) -> list[tuple[Answered, Answered]]:
+    """The estimates of CAEL and of Auto, which need one training."""
+    estimator = built(task)
     try:
-        auto: Auto = replace(chooser(task), seed=seed)
-        return auto.among(problem, learned if isinstance(learned, Estimate) else None)
+        trained = estimator.trained_on(problems, seeds)
+    except CaelError:
+        trained = [(replace(estimator, seed=seed), {}) for seed in seeds]
+    pairs = []
+    for problem, (own, learned) in zip(problems, trained, strict=True):
+        auto = replace(chooser(task), cael=own, seed=own.seed)
+        answer = ask(Held(problem.log), {"": problem.policy}, [own, auto], learned=learned)
+        pairs.append((_of(answer, own.name), _of(answer, auto.name)))
+    return pairs
+
+
+def _of(answer: Answer, name: str) -> Answered:
+    skipped = {name: reason for _, name, reason in answer.skipped}
+    try:
+        return CaelError(skipped[name]) if name in skipped else answer.of(name, 0)
     except CaelError as error:
         return error
 

@@ -59,7 +59,7 @@ class Estimate:
     estimator: its name. value: the estimate. contributions: (n,), read-only; their mean is the value, and centred
     they are its influence function (nuisances held fixed). key: of the log. `a - b` is a paired contrast.
 
-    Of a log that was streamed (`cael.scan`), `sums` holds what was kept of the rows, the standard error is exact, and
+    sums: what a pass kept of the rows; the standard error is exact. Of a log that was streamed (`cael.scan`)
     `contributions` has one number for each of at most 997 buckets of rows instead of one per row.
     """
 
@@ -97,6 +97,16 @@ class Estimate:
         return len(self.contributions) if self.sums is None else self.sums.n
 
     @property
+    def streamed(self) -> bool:
+        """Whether only sums of the rows are known."""
+        return self.sums is not None and self.sums.block is None
+
+    @property
+    def groups(self) -> Floats:
+        """Independent units of any log: sums of rows or clusters in at most 997 groups, whose mean is the value."""
+        return self.units if self.sums is None else self.sums.buckets
+
+    @property
     def units(self) -> Floats:
         """The independent units: rows, or clusters where the log has them."""
         return inference.units(self.contributions, self.clusters)
@@ -126,7 +136,7 @@ class Estimate:
         """
         if method == "bias_aware":
             return self._bias_aware(level)
-        if self.sums is not None:
+        if self.streamed:
             return self._streamed(level, method, resamples, seed)
         z, bounds = self.units, None
         if method in ("bernstein", "betting"):
@@ -200,7 +210,7 @@ class Estimate:
             key=self.key,
             diagnostics=of_contrast(self.diagnostics, other.diagnostics),
             clusters=self.clusters,
-            sums=None if self.sums is None or other.sums is None else self.sums - other.sums,
+            sums=None if self.sums is None or other.sums is None else self.sums.minus(other.sums),
         )
         floor = contrast_floor(
             (self.stderr, other.stderr, found.stderr), (self.diagnostics.stderr_floor, other.diagnostics.stderr_floor)

@@ -9,8 +9,6 @@ from typing import Any, final
 import numpy as np
 
 from cael.common.types import Floats, Ints
-from cael.inference.weights import effective_sample_size
-from cael.judging.survey import Survey
 
 BINS_PER_DECADE = 4
 MOST_ACTIONS = 20
@@ -64,49 +62,6 @@ class Overlap:
     def to_dict(self) -> dict[str, Any]:
         """Plain types, ready for JSON."""
         return {**asdict(self), "actions": [asdict(each) for each in self.actions]}
-
-
-def overlap_of(w: Floats, found: Survey, actions: Ints) -> Overlap:
-    """The overlap of weights w (n,) of rows that played `actions` (n,)."""
-    n, total = len(w), float(w.sum())
-    top = np.sort(np.partition(w, n - max(1, n // 100))[n - max(1, n // 100) :])
-    edges, counts, shares = histogram(w, total)
-    k = len(found.logged)
-    mass = found.target if found.target is not None else np.bincount(actions, weights=w, minlength=k) / n
-    chosen = np.argsort(-mass, kind="stable")[:MOST_ACTIONS]
-    empty = found.logged == 0
-    return Overlap(
-        n=n,
-        n_actions=k,
-        effective_rows=effective_sample_size(w),
-        mean_weight=total / n,
-        max_weight=float(w.max()),
-        zero_share=float((w == 0).mean()),
-        largest_share=float(w.max()) / total if total > 0 else 0.0,
-        top_share=float(top.sum()) / total if total > 0 else 0.0,
-        edges=edges,
-        counts=counts,
-        shares=shares,
-        actions=tuple(
-            ActionOverlap(
-                int(a),
-                int(found.logged[a]),
-                None if found.expected is None else float(found.expected[a]),
-                float(mass[a]),
-            )
-            for a in chosen
-        ),
-        never_logged=int(empty.sum()),
-        never_logged_mass=None if found.target is None else float(found.target[empty].sum()),
-    )
-
-
-def histogram(w: Floats, total: float) -> tuple[tuple[float, ...], tuple[int, ...], tuple[float, ...]]:
-    """Edges, rows and shares of the weight for the positive weights, in at most 60 geometric bins."""
-    positive = w[w > 0]
-    if len(positive) == 0:
-        return (), (), ()
-    return binned(positive, None, positive, total)
 
 
 def binned(

@@ -9,8 +9,11 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
+import numpy as np
+
 from cael.errors import InputError
 from cael.io.files import File, find
+from cael.log.keys import FILE_BITS
 
 if TYPE_CHECKING:
     from cael.common.types import Ints
@@ -69,6 +72,12 @@ class Source:
         if column in self.arrays:
             return [self.arrays[column]]
         return [batch.column(0) for batch in self.batches([column])]
+
+    def row_places(self, n: int) -> Ints:
+        """(n,) numbers that tell the rows of all files apart: the row in its file, and above it the file."""
+        if len(self.files) < 2 or len(self._counts) != len(self.files):
+            return np.arange(n)
+        return np.concatenate([(file << FILE_BITS) + np.arange(rows) for file, rows in enumerate(self._counts)])
 
     def need(self, column: str) -> None:
         if column not in self.names:

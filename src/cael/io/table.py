@@ -108,12 +108,14 @@ def open_log(
         if table.name in str(error):
             raise
         raise type(error)(f"{table.name}: {error}") from None
-    return LogTable(
+    table_ = LogTable(
         log=log, actions=reading.actions.labels, columns=roles, rows_read=reading.n, dropped=dropped,
         segments=tuple((name, rows.only(labels)) for name, labels in reading.segments),
         notes=(columns_found(roles), *reading.notes, *notes), warnings=(*_said(dropped, reading.n, kept), *warned),
         source=table.name, _rows=rows,
     )  # fmt: skip
+    log.with_table(table_)
+    return table_
 
 
 def read(
@@ -149,12 +151,13 @@ class _Reading:
     numbers: Ints
     rewards: Floats
     propensities: Floats | None
-    clusters: Ints | None
+    clusters: Array | None
     timestamps: Array | None
     segments: list[tuple[str, Array]]
     actions: Actions
     flaws: list[Flaw]
     notes: list[str]
+    places: Ints
 
 
 def _wants_propensity(logging: Any, roles: Columns) -> bool:
@@ -176,8 +179,8 @@ def _read(table: Source, roles: Columns, action_table: Any, n_actions: int | Non
     contexts, more, found = matrix(table, roles.contexts or (), n)
     notes, wrong = [*notes, *more], [*wrong, *found]
     if roles.cluster is not None:
-        clusters, _, found = cells.labels(roles.cluster, table.chunks(roles.cluster))
-        wrong += found
+        codes, labels, found = cells.labels(roles.cluster, table.chunks(roles.cluster))
+        clusters, wrong = np.array([*labels, labels[0]] if labels else [0])[codes], [*wrong, *found]
     if roles.timestamp is not None:
         timestamps, found = cells.times(roles.timestamp, table.chunks(roles.timestamp))
         wrong += found
@@ -185,7 +188,8 @@ def _read(table: Source, roles: Columns, action_table: Any, n_actions: int | Non
         wrong += _repeated(roles.id, table)
     segments = [(name, _segment(name, table)) for name in roles.segment or ()]
     return _Reading(
-        n, contexts, numbers, rewards, propensities, clusters, timestamps, segments, actions, wrong, notes
+        n, contexts, numbers, rewards, propensities, clusters, timestamps, segments, actions, wrong, notes,
+        table.row_places(n),
     )  # fmt: skip
 
 
@@ -255,7 +259,7 @@ def _log(
             logging=policy, n_actions=len(reading.actions), action_features=reading.actions.features,
             clusters=None if reading.clusters is None else rows.only(reading.clusters),
             timestamps=None if reading.timestamps is None else rows.only(reading.timestamps),
-        )  # fmt: skip
+        ).placed(rows.only(reading.places))  # fmt: skip
 
     if logging == "none" or (logging is None and reading.propensities is not None):
         return made(reading.propensities, None), [], []

@@ -15,16 +15,11 @@ from cael.judging.survey import (
     action_matters,
     count_p_values,
     depends_on_action,
-    drift,
     holm,
-    inverse_means,
-    likeliness,
-    time_blocks,
     two_sided,
 )
-from cael.judging.verdict import Check, Thresholds, Verdict, verdict_of
+from cael.judging.verdict import Check, Thresholds
 from cael.log.logged import LoggedData
-from cael.policies.propensity import EstimatedLogging
 
 PREFERRED = ("Auto", "SNDR", "DR", "SNIPS", "BaselineIPS", "IPS", "DM", "LoggedMean")
 CONSISTENT = ("IPS", "SNIPS", "DR", "SNDR")
@@ -42,30 +37,6 @@ def choose_headline(estimates: Sequence[Estimate], asked: str | None) -> str:
             raise InputError(f"headline: no estimate named {asked!r}; there are: {', '.join(names)}.")
         return asked
     return next((name for name in PREFERRED if name in names), names[0])
-
-
-def judge(
-    log: LoggedData,
-    found: Survey,
-    estimates: Sequence[Estimate],
-    headline: str,
-    level: float = 0.95,
-    thresholds: Thresholds | None = None,
-) -> Verdict:
-    """The verdict on the estimate named `headline`, from its own diagnostics, the other estimates and the log."""
-    limits = Thresholds() if thresholds is None else thresholds
-    best = next(each for each in estimates if each.estimator == headline)
-    checks = [
-        evidence(best, propensities=log.propensities is not None, estimated=isinstance(log.logging, EstimatedLogging)),
-        *of_weights(best, estimates, found, limits),
-        NO_FREQUENCIES if log.propensities is None else frequencies(*off_actions(log, found, limits.p_value), limits),
-        surprise(log, found, limits),
-        column(log, found),
-        effect(log),
-        drifting(log, best, level, limits),
-        bias(best, level, limits),
-    ]
-    return verdict_of(headline, [each for each in checks if each is not None])
 
 
 def of_weights(best: Estimate, estimates: Sequence[Estimate], found: Survey, limits: Thresholds) -> list[Check | None]:
@@ -117,7 +88,7 @@ def largest_row(best: Estimate, limits: Thresholds) -> Check | None:
 
 
 def skewness(best: Estimate, limits: Thresholds) -> Check:
-    z = best.units
+    z = best.groups
     ratio = abs(skewness_of(z)) / math.sqrt(len(z))
     status = limits.status("skewness", ratio)
     told = f"The rows pull the estimate evenly enough for a normal interval (skewness ratio {ratio:.2f})."
@@ -212,13 +183,12 @@ def frequencies(off: np.ndarray, gap: Floats, limits: Thresholds) -> Check:
     return Check("frequencies", status, share, told)
 
 
-def off_actions(log: LoggedData, found: Survey, p_value: float) -> tuple[np.ndarray, Floats]:
+def off_by_counts(found: Survey, n: int, p_value: float) -> tuple[np.ndarray, Floats]:
     """(k,) whether an action's frequency is off beyond chance (Holm), and (k,) by what share of the rows."""
-    n = len(log)
-    if found.expected is not None and found.variance is not None:
-        p = count_p_values(found.logged, found.expected, found.variance, n)
-        return holm(p) < p_value, (found.logged - found.expected) / n
-    return off_by_means(found.logged, *inverse_means(log), n, p_value)
+    assert found.expected is not None
+    assert found.variance is not None
+    p = count_p_values(found.logged, found.expected, found.variance, n)
+    return holm(p) < p_value, (found.logged - found.expected) / n
 
 
 def off_by_means(logged: Floats, mean: Floats, error: Floats, n: int, p_value: float) -> tuple[np.ndarray, Floats]:
@@ -231,12 +201,8 @@ def off_by_means(logged: Floats, mean: Floats, error: Floats, n: int, p_value: f
     return (holm(p) < p_value) & enough, (logged - gap) / n
 
 
-def surprise(log: LoggedData, found: Survey, limits: Thresholds) -> Check | None:
+def surprise(mean: float, p: float, limits: Thresholds) -> Check:
     """Whether the logged actions are as likely as the logging policy says that its own actions are."""
-    seen = likeliness(found, log.clusters)
-    if seen is None:
-        return None
-    mean, p = seen
     size = abs(mean) if p < limits.p_value else 0.0
     status = limits.status("surprise", size)
     told = "The logged actions are as likely as the old policy says they should be."
@@ -251,7 +217,7 @@ def surprise(log: LoggedData, found: Survey, limits: Thresholds) -> Check | None
 
 def column(log: LoggedData, found: Survey) -> Check | None:
     """Where only logged propensities are known: whether they have anything to do with the logged actions."""
-    p = None if found.score is not None else action_matters(log)
+    p = None if found.expected is not None else action_matters(log)
     return _relation(
         "propensity_column", p, UNRELATED, "The propensities depend on the actions they belong to.",
         "Given the contexts, the propensities have nothing to do with the actions beside them",
@@ -273,17 +239,6 @@ def _relation(name: str, p: float | None, most: float, seen: str, unseen: str, s
     if p is None:
         return None
     return Check(name, "pass", p, seen) if p <= most else Check(name, "warn", p, f"{unseen} (p = {p:.2f}): {so}.")
-
-
-def drifting(log: LoggedData, best: Estimate, level: float, limits: Thresholds) -> Check:
-    """Whether rewards, or the estimate's contributions, change over time by more than the interval allows for."""
-    if len(log) < 10 * BLOCKS:
-        return Check("drift", "unknown", None, f"{len(log)} rows are too few to look for changes over time.")
-    block = time_blocks(log, BLOCKS)
-    seen = [("logged reward", *drift(log.rewards, block, log.clusters))]
-    if best.estimator != "LoggedMean":
-        seen.append(("new policy's value", *drift(np.asarray(best.contributions), block, log.clusters)))
-    return drifted(seen, best, level, limits, "time" if log.timestamps is not None else "the order of the rows")
 
 
 def drifted(

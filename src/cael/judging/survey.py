@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -10,9 +11,9 @@ import numpy as np
 
 from cael.common.types import Array, Floats, Ints
 from cael.inference import intervals as inference
-from cael.log.logged import LoggedData
-from cael.policies import action_sums as tally
-from cael.policies.policy import Policy, probabilities
+from cael.log.logged import FEW, LoggedData
+from cael.policies.expectations import surprises, totals, variances, worst_sum
+from cael.policies.policy import Policy
 
 NORMAL_VARIANCE = 25.0
 """From this variance on, a count is compared by a normal z with its own variance; below, by a binomial tail."""
@@ -47,71 +48,27 @@ def survey(log: LoggedData, target: Policy | None = None) -> Survey:
     """Count in one pass; nothing of size n x k is kept."""
     k = log.n_actions
     logged = np.bincount(log.actions, minlength=k).astype(np.float64)
-    knows = log.logging is not None and log.logging.complete
-    wants = target is not None and target.complete
-    expected, variance, score, worst = np.zeros(k), np.zeros(k), np.zeros(len(log)), 0.0
-    if knows:
-        assert log.logging is not None
-        expected, variance, score, worst = _of_logging(log, log.logging)
-        variance = variance * _design_effect(log.clusters)
-    return Survey(
-        logged,
-        expected if knows else None,
-        variance if knows else None,
-        score if knows else None,
-        score - _popularity(log, expected) if knows else None,
-        worst if knows else None,
-        target_mass(log, target) if target is not None and wants else None,
-    )
+    mass = None if target is None or not target.complete else sums_over(log, target)[0] / len(log)
+    if log.logging is None or not log.logging.complete:
+        return Survey(logged, None, None, None, None, None, mass)
+    expected, variance, worst = sums_over(log, log.logging)
+    popularity = np.log(np.maximum(expected / len(log), 1e-300))
+    parts = [surprises(log.logging, batch, popularity) for batch in log.batches(width=FEW)]
+    score, relation = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Survey(logged, expected, variance * design_effect(log.clusters), score, relation, worst, mass)
 
 
-def _of_logging(log: LoggedData, logging: Policy) -> tuple[Floats, Floats, Floats, float]:
-    """Expected counts (k,), their variances (k,), scores (n,), and the worst sum of a row's probabilities."""
-    if tally.is_short(log, logging):
-        return *tally.totals(log, logging), *tally.surprise(log, logging)
-    expected, variance, score, worst = np.zeros(log.n_actions), np.zeros(log.n_actions), np.zeros(len(log)), 0.0
-    at = 0
-    for batch in log.batches(width=log.n_actions):
-        p = probabilities(logging, batch)
-        expected += p.sum(axis=0)
-        variance += (p * (1 - p)).sum(axis=0)
-        score[at : at + len(batch)] = _score(p, batch.actions)
-        worst = max(worst, float(np.abs(p.sum(axis=1) - 1).max()))
-        at += len(batch)
-    return expected, variance, score, worst
+def sums_over(log: LoggedData, policy: Policy) -> tuple[Floats, Floats, float]:
+    """Sums over rows of the probability of each action and of its variance, (k,) each, and the worst row's sum."""
+    first, second, worst = np.zeros(log.n_actions), np.zeros(log.n_actions), 0.0
+    for batch in log.batches(width=FEW):
+        first += totals(policy, batch)
+        second += totals(policy, batch, variances)
+        worst = max(worst, worst_sum(policy, batch))
+    return first, second, worst
 
 
-def _popularity(log: LoggedData, expected: Floats) -> Floats:
-    """log m(a_i) - sum over a of mu(a|x_i) log m(a), with m the mean over rows of mu, shape (n,)."""
-    assert log.logging is not None
-    popular = np.log(np.maximum(expected / len(log), 1e-300))
-    own, at = popular[log.actions], 0
-    if tally.is_short(log, log.logging):
-        return own - tally.means(log, log.logging, popular)
-    for batch in log.batches(width=log.n_actions):
-        own[at : at + len(batch)] -= probabilities(log.logging, batch) @ popular
-        at += len(batch)
-    return own
-
-
-def target_mass(log: LoggedData, target: Policy) -> Floats:
-    """The target's mean probability of each action, (k,)."""
-    if tally.is_short(log, target):
-        return tally.totals(log, target)[0] / len(log)
-    total = np.zeros(log.n_actions)
-    for batch in log.batches(width=log.n_actions):
-        total += probabilities(target, batch).sum(axis=0)
-    return total / len(log)
-
-
-def _score(p: Floats, actions: Ints) -> Floats:
-    """log p(a_i) - sum_a p log p for probabilities p (b, k), shape (b,)."""
-    safe = np.log(np.maximum(p, 1e-300))
-    own = safe[np.arange(len(p)), actions]
-    return own - np.einsum("ij,ij->i", p, safe)
-
-
-def _design_effect(clusters: Ints | None) -> float:
+def design_effect(clusters: Ints | None) -> float:
     """How much a count can vary more when the rows of a cluster may share their draw: at most sum of sizes^2 / n."""
     if clusters is None:
         return 1.0
@@ -144,7 +101,7 @@ def inverse_means(log: LoggedData) -> tuple[Floats, Floats]:
     inverse = 1 / log.propensities
     first: Floats = np.bincount(log.actions, weights=inverse, minlength=k).astype(np.float64, copy=False)
     second: Floats = np.bincount(log.actions, weights=inverse**2, minlength=k).astype(np.float64, copy=False)
-    return inverse_means_of(first, second, len(log), _design_effect(log.clusters))
+    return inverse_means_of(first, second, len(log), design_effect(log.clusters))
 
 
 def inverse_means_of(first: Floats, second: Floats, n: int, effect: float) -> tuple[Floats, Floats]:
@@ -180,13 +137,17 @@ def likeliness(found: Survey, clusters: Ints | None) -> tuple[float, float] | No
     """(mean, p-value) of the score that is further from 0, for both tests together; None: the policy is not known."""
     if found.score is None or found.relation is None:
         return None
-    told = []
-    for each in (found.score, found.relation):
-        mean, z = z_of_mean(each, clusters)
+    return further([z_of_mean(score, clusters) for score in (found.score, found.relation)])
+
+
+def further(scores: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """(mean, p-value) of the (mean, z) that is further from 0, for two tests together."""
+    tests = []
+    for mean, z in scores:
         if z == 0 and abs(mean) > 1e-9:  # no spread, and not 0
             z = math.inf
-        told.append((mean, min(1.0, 2 * two_sided(z))))
-    return min(told, key=lambda pair: pair[1])
+        tests.append((mean, min(1.0, 2 * two_sided(z))))
+    return min(tests, key=lambda pair: pair[1])
 
 
 def time_order(log: LoggedData) -> Ints:
@@ -210,7 +171,7 @@ def drift(values: Floats, block: Ints, clusters: Ints | None) -> tuple[float, fl
     count = np.bincount(block).astype(np.float64)
     mean = np.bincount(block, weights=values) / count
     inside = values - mean[block]
-    variance = np.bincount(block, weights=inside**2) / (count - 1) / count * _design_effect(clusters)
+    variance = np.bincount(block, weights=inside**2) / (count - 1) / count * design_effect(clusters)
     return drift_of(count, mean, variance)
 
 

@@ -1,32 +1,55 @@
-"""Which row is which: its place in the files, its key, and its fold, all the same however the log is cut."""
+"""Which row is which: keys of rows and clusters, and the folds that follow from them, however the log is cut."""
 
 from __future__ import annotations
+
+import hashlib
 
 import numpy as np
 
 from cael.common.types import Array, Ints
-from cael.log.pieces import Piece, mixed
+
+FILE_BITS = 44
+"""A row's place is its row number in its file, with the number of the file in the bits above."""
 
 
-def places_of(piece: Piece) -> Ints:
-    """The number of each kept row in its file."""
-    first = piece.source.origin[1] if piece.source.origin else 0
-    return first + (np.arange(piece.read) if piece.rows is None else piece.rows)
+def mixed(keys: Array) -> Array:
+    """A bijection of 64-bit numbers that looks random (the finaliser of splitmix64)."""
+    keys = keys + np.uint64(0x9E3779B97F4A7C15)
+    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return keys ^ (keys >> np.uint64(31))
 
 
-def keys_of(piece: Piece, file: int) -> Array:
-    """(n,) 64 bits that rows of one cluster share, or that are the row's own: its place in the files."""
-    if piece.clusters is not None:
-        return piece.clusters
-    return (np.uint64(file) << np.uint64(44)) + places_of(piece).astype(np.uint64)
-
-
-def folds_of(piece: Piece, file: int, folds: int, seed: int) -> Ints:
-    """The fold of each row: by a hash of its cluster, or of its place in the files. A cluster stays in one fold."""
-    if folds == 1:
-        return np.zeros(len(piece), dtype=np.intp)
-    return folds_of_keys(keys_of(piece, file), folds, seed)
+def seeded(keys: Array, seed: int, salt: int = 0) -> Array:
+    """(n,) 64 random-looking bits that depend on the row's key and a seed."""
+    return mixed(keys ^ np.uint64((salt + seed * 0x9E3779B1) % 2**64))
 
 
 def folds_of_keys(keys: Array, folds: int, seed: int) -> Ints:
-    return (mixed(keys ^ np.uint64(seed * 0x9E3779B1)) % np.uint64(folds)).astype(np.intp)
+    """The fold (n,) of each row, by a hash of its key: other rows do not matter, and a cluster stays in one fold."""
+    if folds == 1:
+        return np.zeros(len(keys), dtype=np.intp)
+    return (seeded(keys, seed) % np.uint64(folds)).astype(np.intp)
+
+
+def parts_of_keys(keys: Array, folds: int, halves: int, seed: int) -> Ints:
+    """The part (n,) of each row: the fold times `halves`, and one of so many parts of the fold."""
+    bits = seeded(keys, seed)
+    fold = (bits % np.uint64(folds)).astype(np.intp)
+    return fold if halves == 1 else fold * halves + (bits // np.uint64(folds) % np.uint64(halves)).astype(np.intp)
+
+
+def distinct_keys(labels: list[object]) -> Array:
+    """(m,) 64 bits for each distinct label, the same in every batch, file and process."""
+    if labels and isinstance(labels[0], int):
+        return mixed(np.array(labels, dtype=np.int64).view(np.uint64))
+    digests = [hashlib.blake2b(str(label).encode(), digest_size=8).digest() for label in labels]
+    return np.frombuffer(b"".join(digests), dtype=np.uint64)
+
+
+def label_keys(labels: Array) -> Array:
+    """(n,) 64 bits for each label of an array."""
+    if labels.dtype.kind in "iu":
+        return mixed(labels.astype(np.int64).view(np.uint64))
+    distinct, codes = np.unique(labels, return_inverse=True)
+    return distinct_keys(distinct.tolist())[codes]

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from cael.common.types import Array, Floats, Ints, frozen
 from cael.errors import LogError, first_bad, positive_int
 from cael.log import row_checks as checks
+from cael.log.keys import folds_of_keys, label_keys
 from cael.policies.policy import Policy, as_policy, logged_probability, probabilities
 
 BATCH_BYTES = 4 * 2**20
@@ -25,6 +26,9 @@ FEW = 64
 
 PROPENSITY_RTOL, PROPENSITY_ATOL = 1e-3, 1e-6
 """How far a logged propensity may lie from the logging policy's own probability (rounded logs exist)."""
+
+
+PER_ROW = ("contexts", "actions", "rewards", "propensities", "clusters", "cluster_keys", "timestamps", "places")
 
 
 @final
@@ -70,6 +74,20 @@ class Batch:
             numbers = numbers[rows]
         return Batch(
             numbers, self.contexts[rows], self.actions[rows], self.rewards[rows],
+            None if self.propensities is None else self.propensities[rows], self.n_actions, self.action_features,
+            None if self.places is None else self.places[rows],
+        )  # fmt: skip
+
+    def parts(self, width: int | None = None) -> Iterator[Batch]:
+        """Parts of the rows, with at most BATCH_BYTES for `width` numbers a row, by default one for each action."""
+        size = max(1, BATCH_BYTES // (8 * max(1, width or self.n_actions)))
+        for at in range(0, len(self), size):
+            yield self.part(slice(at, min(at + size, len(self))))
+
+    def some(self, rows: Ints) -> Batch:
+        """The rows with these numbers, counted within the batch."""
+        return Batch(
+            self.row_numbers[rows], self.contexts[rows], self.actions[rows], self.rewards[rows],
             None if self.propensities is None else self.propensities[rows], self.n_actions, self.action_features,
             None if self.places is None else self.places[rows],
         )  # fmt: skip
@@ -157,6 +175,8 @@ class LoggedData:
     clusters: Ints | None
     timestamps: Array | None
     rows: slice | Ints
+    cluster_keys: Array | None
+    places: Ints | None
 
     def __init__(
         self,
@@ -188,10 +208,16 @@ class LoggedData:
             "propensities": None if propensities is None else checks.propensities_of(propensities, n),
             "action_features": features,
             "clusters": None if clusters is None else checks.clusters_of(clusters, n),
+            "cluster_keys": None if clusters is None else label_keys(np.asarray(clusters)),
             "timestamps": None if timestamps is None else checks.timestamps_of(timestamps, n),
         }
         self._fill(**{name: None if each is None else frozen(each, copy=copy) for name, each in checked.items()})
-        self._fill(logging=policy, n_actions=checks.count_actions(n_actions, a, policy, features), rows=slice(0, n))
+        self._fill(
+            logging=policy,
+            n_actions=checks.count_actions(n_actions, a, policy, features),
+            rows=slice(0, n),
+            places=None,
+        )
         if policy is not None:
             self._fill(propensities=_cross_check(self, policy))
 
@@ -304,11 +330,19 @@ class LoggedData:
             raise LogError(f"take needs at least one row number; got {index.dtype} of shape {index.shape}.")
         if index.min() < 0 or index.max() >= len(self):
             raise LogError(f"row numbers must be in 0..{len(self) - 1}; got {index.min()}..{index.max()}.")
-        numbers = np.arange(self.rows.start, self.rows.stop) if isinstance(self.rows, slice) else self.rows
         part = object.__new__(LoggedData)
         part._fill(logging=self.logging, n_actions=self.n_actions, action_features=self.action_features)
-        part._fill(rows=frozen(numbers[index]))
-        for name in ("contexts", "actions", "rewards", "propensities", "clusters", "timestamps"):
+        part._fill(rows=frozen(self.row_numbers[index]), _table=self.table)
+        for name in (
+            "contexts",
+            "actions",
+            "rewards",
+            "propensities",
+            "clusters",
+            "cluster_keys",
+            "timestamps",
+            "places",
+        ):
             array = getattr(self, name)
             part._fill(**{name: None if array is None else frozen(array[index])})
         return part
@@ -325,20 +359,57 @@ class LoggedData:
             rewards=frozen(checks.vector("rewards", rewards, n)),
             propensities=frozen(checks.propensities_of(propensities, n)),
             clusters=None,
+            cluster_keys=None,
         )
         checks.count_actions(self.n_actions, part.actions, None, None)
         return part
 
+    @property
+    def table(self) -> Any:
+        """The table that the log was read from, for policies that are columns of it; None: there is none."""
+        return self.__dict__.get("_table")
+
+    def with_table(self, table: Any) -> LoggedData:
+        """The log, which then knows its table."""
+        self._fill(_table=table)
+        return self
+
+    @property
+    def row_numbers(self) -> Ints:
+        """The numbers (n,) of the rows, as row-aligned policies count them."""
+        return np.arange(self.rows.start, self.rows.stop) if isinstance(self.rows, slice) else self.rows
+
+    @property
+    def keys(self) -> Array:
+        """64 bits (n,) that rows of one cluster share, or that are the row's own: its place in the files."""
+        if self.cluster_keys is not None:
+            return self.cluster_keys
+        return (self.row_numbers if self.places is None else self.places).astype(np.uint64)
+
+    def placed(self, places: Ints) -> LoggedData:
+        """The same log, whose rows stood at these places (n,) of their files."""
+        copy = object.__new__(LoggedData)
+        copy._fill(**{name: getattr(self, name) for name in LoggedData.__annotations__})
+        copy._fill(places=frozen(places))
+        return copy
+
+    def keyed(self, keys: Array | None) -> LoggedData:
+        """The same log, whose clusters have these keys (n,)."""
+        if keys is not None:
+            self._fill(cluster_keys=frozen(keys))
+        return self
+
     def folds(self, k: int, seed: int = 0) -> tuple[Ints, ...]:
-        """A random split of the row numbers into k folds; rows of one cluster stay together."""
+        """A split of the row numbers into k folds by a hash of their keys; rows of one cluster stay together."""
         positive_int("folds", k, least=2)
-        codes = np.arange(len(self)) if self.clusters is None else np.unique(self.clusters, return_inverse=True)[1]
-        groups = int(codes.max()) + 1
+        groups = len(self) if self.clusters is None else len(np.unique(self.clusters))
+        what = "rows" if self.clusters is None else "clusters"
         if k > groups:
-            what = "rows" if self.clusters is None else "clusters"
             raise LogError(f"cannot split {groups} {what} into {k} folds: use folds={groups} or fewer.")
-        fold_of = np.random.default_rng(seed).permutation(groups) % k
-        return tuple(np.flatnonzero(fold_of[codes] == fold) for fold in range(k))
+        fold = folds_of_keys(self.keys, k, seed)
+        if (fold == fold[0]).all():
+            raise LogError(f"all {groups} {what} fall into one of {k} folds: use another seed, or more rows.")
+        return tuple(np.flatnonzero(fold == number) for number in range(k))
 
 
 def _add(digest: hashlib._Hash, array: Array, rows: int = 65536) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -18,6 +18,7 @@ from cael.io.encode import Actions, matrix
 from cael.io.kinds import is_text
 from cael.io.policy_columns import action_numbers
 from cael.io.sources import Source
+from cael.log.keys import FILE_BITS, distinct_keys, folds_of_keys
 from cael.log.logged import Batch
 from cael.log.scratch import Scratch
 
@@ -42,16 +43,37 @@ class Door:
     times: bool = True
     categories: bool = False
     clusters: bool = True
+    ids: bool = False
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What a pass reads: the columns, by their names and as what, and how many rows at a time. name: of the log.
+    door: None for a log in memory. types: of the columns of CSV files."""
+
+    name: str
+    door: Door | None
+    columns: tuple[str, ...]
+    types: dict[str, Any]
+    size: int
+    n_actions: int
+
+    def at_most(self, rows: int) -> Reading:
+        return replace(self, size=max(1, min(self.size, rows)))
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """The rows of a batch that are kept. source: the batch as a table, all rows. rows: (n,) places of the kept rows in
-    it, None for all. contexts: (n, d). clusters: (n,) 64-bit hashes. segments: (labels, codes (n,)) for each column.
+    """The rows of a batch that are kept. source: the batch as a table, all rows (None: the log is in memory). rows:
+    (n,) places of the kept rows in it, None for all. contexts: (n, d). clusters: (n,) 64-bit hashes. segments: (labels,
+    codes (n,)) for each column. read: rows of the batch. file, first: the number of the file, and of the first row in
+    it. numbers: of the rows in a log in memory. known_places: of its rows. ids: (n,) 64-bit hashes of
+    the decisions' ids.
     """
 
-    source: Source
+    source: Source | None
     rows: Ints | None
     actions: Ints
     rewards: Floats
@@ -62,19 +84,44 @@ class Piece:
     segments: tuple[tuple[list[str], Ints], ...]
     flaws: tuple[Flaw, ...]
     read: int
+    n_actions: int
+    features: Floats | None
+    file: int = 0
+    first: int = 0
+    numbers: slice | Ints | None = None
+    known_places: Ints | None = None
+    ids: Array | None = None
 
     def __len__(self) -> int:
         return len(self.rewards)
 
-    def batch(self, part: slice, n_actions: int, features: Floats | None) -> Batch:
-        """Rows of the piece, as policies and models see them; policies made from this batch count from its start."""
+    @cached_property
+    def places(self) -> Ints:
+        """(n,) numbers that tell the rows of all files apart: the row in its file, and above it the file."""
+        if self.known_places is not None:
+            return self.known_places
+        return (self.file << FILE_BITS) + self.first + (np.arange(self.read) if self.rows is None else self.rows)
+
+    @property
+    def keys(self) -> Array:
+        """(n,) 64 bits that rows of one cluster share, or that are the row's own: its place in the files."""
+        return self.places.astype(np.uint64) if self.clusters is None else self.clusters
+
+    def folds(self, count: int, seed: int) -> Ints:
+        """The fold (n,) of each row."""
+        return folds_of_keys(self.keys, count, seed)
+
+    def batch(self, part: slice | None = None) -> Batch:
+        """Rows of the piece, by default all, as policies and models see them; they are counted within the piece."""
+        part = slice(0, len(self)) if part is None else part
         return Batch(
             part, self.contexts[part], self.actions[part], self.rewards[part],
-            None if self.propensities is None else self.propensities[part], n_actions, features,
+            None if self.propensities is None else self.propensities[part], self.n_actions, self.features,
+            self.places[part],
         )  # fmt: skip
 
 
-def piece_of(source: Source, door: Door) -> Piece:
+def piece_of(source: Source, door: Door, file: int = 0) -> Piece:
     """The arrays of a batch and what is wrong in it; rows with a flaw are left out."""
     roles, n = door.roles, source.memory.num_rows
     rewards, wrong = numbers_of(str(roles.reward), source)
@@ -98,9 +145,15 @@ def piece_of(source: Source, door: Door) -> Piece:
     if roles.timestamp is not None and door.times:
         times, found = cells.times(roles.timestamp, source.chunks(roles.timestamp))
         wrong += found
+    ids = None
+    if roles.id is not None and door.ids:
+        ids, found = hashes_of(roles.id, source)
+        wrong += found
     segments = tuple(_segment(name, source) for name in door.segments)
+    first = source.origin[1] if source.origin else 0
     whole = Piece(
-        source, None, actions, rewards, propensities, contexts, clusters, times, segments, tuple(wrong), n
+        source, None, actions, rewards, propensities, contexts, clusters, times, segments, tuple(wrong), n,
+        len(door.actions), door.actions.features, file, first, ids=ids,
     )  # fmt: skip
     return whole if not wrong else _without_flaws(whole)
 
@@ -117,6 +170,7 @@ def _without_flaws(piece: Piece) -> Piece:
     return replace(
         piece, rows=rows, actions=only(piece.actions), rewards=only(piece.rewards), contexts=only(piece.contexts),
         propensities=only(piece.propensities), clusters=only(piece.clusters), times=only(piece.times),
+        ids=only(piece.ids),
         segments=tuple((labels, codes[rows]) for labels, codes in piece.segments),
     )  # fmt: skip
 
@@ -155,21 +209,8 @@ def actions_of(column: str, source: Source, actions: Actions) -> tuple[Ints, lis
 
 def hashes_of(column: str, source: Source) -> tuple[Array, list[Flaw]]:
     """64 bits for each label that are the same in every batch, file and process."""
-    codes, distinct, found = cells.labels(column, source.chunks(column))
-    if distinct and isinstance(distinct[0], int):
-        keys = mixed(np.array([*distinct, 0], dtype=np.int64).view(np.uint64))
-    else:
-        told = [hashlib.blake2b(str(each).encode(), digest_size=8).digest() for each in distinct]
-        keys = np.frombuffer(b"".join([*told, bytes(8)]), dtype=np.uint64)
-    return keys[codes], found
-
-
-def mixed(keys: Array) -> Array:
-    """A bijection of 64-bit numbers that looks random (the finaliser of splitmix64)."""
-    keys = keys + np.uint64(0x9E3779B97F4A7C15)
-    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return keys ^ (keys >> np.uint64(31))
+    codes, distinct, flaws = cells.labels(column, source.chunks(column))
+    return np.append(distinct_keys(list(distinct)), np.uint64(0))[codes], flaws
 
 
 def _segment(column: str, source: Source) -> tuple[list[str], Ints]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
 
 from cael.common.types import Floats
+from cael.engine.actions_pass import distinct_actions
+from cael.engine.learning import estimated_logging
 from cael.engine.predictions import Predictions, predictions_of
 from cael.errors import InputError, LogError
 from cael.io import cells
@@ -18,8 +21,9 @@ from cael.io.reading import Task, batches, fingerprint_of, found_files, opened, 
 from cael.io.sources import Source
 from cael.io.table import columns_found
 from cael.log.budget import Budget, bytes_of
+from cael.log.keys import FILE_BITS
 from cael.log.logged import LogKey
-from cael.log.pieces import Door, Piece, piece_of
+from cael.log.pieces import Door, Piece, Reading, piece_of, refuse_text_contexts, told_flaws
 from cael.log.targets import Target, as_source, target_of
 
 ESTIMATE = "estimate"
@@ -79,10 +83,8 @@ class ScannedLog:
         if self.given_logging is None:
             return None
         if self.estimates_logging:
-            from cael.engine.learning import estimated_logging
-
             return estimated_logging(self)
-        found = target_of(self.given_logging, self.probe, self.actions, self.columns.id)
+        found = target_of(self.given_logging, self.probe(), self.actions, self.columns.id)
         if not found.complete:
             raise InputError(
                 f"logging={self.given_logging!r} knows only the probabilities of the logged actions. Name that column "
@@ -92,7 +94,7 @@ class ScannedLog:
 
     def target(self, given: Any) -> Target:
         """The target policy that this means."""
-        return target_of(given, self.probe, self.actions, self.columns.id, self.logging)
+        return target_of(given, self.probe(), self.actions, self.columns.id, self.logging)
 
     @property
     def known(self) -> list[str]:
@@ -101,9 +103,7 @@ class ScannedLog:
         return [*found, "logging"] if self.given_logging is not None else found
 
     def __repr__(self) -> str:
-        n = "?" if self.rows is None else f"{self.rows}"
-        parts = [f"n={n}", f"n_actions={self.n_actions}", f"files={len(self.source.files)}", *self.known]
-        return f"ScannedLog({', '.join(parts)})"
+        return self.described("?" if self.rows is None else self.rows)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -138,10 +138,126 @@ class ScannedLog:
         stored = self.columns.propensity is not None
         return Door(self.columns, self.actions, stored, contexts, segments, times, categories, clusters)
 
+    @property
+    def clustered(self) -> bool:
+        return self.columns.cluster is not None
+
+    @property
+    def timed(self) -> bool:
+        return self.columns.timestamp is not None
+
+    @property
+    def context_dim(self) -> int:
+        return self.probe(contexts=True).contexts.shape[1]
+
     @cached_property
-    def probe(self) -> Piece:
+    def starts(self) -> tuple[int, ...]:
+        """The number of the first row of each file, where the rows are counted beforehand."""
+        sizes = [0] * len(self.source.files)
+        for task in self.tasks:
+            sizes[task.number] += task.rows or 0
+        return tuple(itertools.accumulate(sizes[:-1], initial=0))
+
+    def probe(self, *, contexts: bool = False) -> Piece:
         """The first rows, all columns; to see what the columns hold."""
+        if not contexts or not self.columns.contexts:
+            return self._probe
+        refuse_text_contexts(self.source, self.columns)
+        assert self._probe.source is not None
+        return piece_of(self._probe.source, self.door(contexts=True))
+
+    @cached_property
+    def _probe(self) -> Piece:
         return first_rows(self.source, self.tasks, self.door(), self.csv_types)
+
+    def reading(
+        self, *, contexts: bool = False, propensities: bool = True, segments: tuple[str, ...] = (),
+        columns: Sequence[str] = (), numbers: int = 0, ids: bool = False,
+    ) -> Reading:  # fmt: skip
+        """Which columns a pass reads, and how many rows at a time. columns: further ones. numbers: that each row takes
+        besides."""
+        for name in segments:
+            self.source.need(name)
+        if contexts and self.columns.contexts:
+            refuse_text_contexts(self.source, self.columns)
+        c = self.columns
+        roles = [
+            c.action,
+            c.reward,
+            c.propensity if propensities else None,
+            c.cluster,
+            c.timestamp,
+            c.id if ids else None,
+        ]
+        names = unique([*roles, *segments, *((c.contexts or ()) if contexts else ()), *columns])
+        size = self.budget.batch_rows(self.row_bytes(names) + 8 * (numbers + 4))
+        door = replace(self.door(contexts=contexts, segments=segments), ids=ids)
+        if not propensities:
+            door = replace(door, propensities=False)
+        return Reading(self.source.name, door, names, self.csv_types, size, self.n_actions)
+
+    def row_bytes(self, names: Sequence[str]) -> float:
+        """Bytes of a row of these columns, as the first rows have it; numbers become float64."""
+        assert self._probe.source is not None
+        table = self._probe.source.memory
+        return sum(max(8.0, table.column(name).nbytes / max(1, table.num_rows)) for name in names)
+
+    def checked(self, partial: Any) -> tuple[tuple[tuple[str, int], ...], list[str]]:
+        """Why rows were left out of a pass, and what to say about it; an error where that was not asked for."""
+        read = sum(partial.read.values())
+        name, bad, warned = self.source.name, read - partial.rows, []
+        if read < 2:
+            raise LogError(f"{name} has {read} rows: expected at least 2.")
+        self._refuse_repeats(partial)
+        if partial.crowded:
+            warned.append(
+                "There are more clusters than the memory budget holds: the standard errors come from 997 sums of "
+                "clusters and are themselves off by about 2%."
+            )
+        if not partial.flaws:
+            return (), warned
+        flaws = list(partial.flaws.values())
+        said = told_flaws(flaws, [file.path.name for file in self.source.files], self._starts_of(partial))
+        if not self.drop_invalid:
+            raise LogError(
+                f"{name}: {bad:,} of {read:,} rows are invalid: {said}. Rows are counted from 0. Correct them, or "
+                "leave them out knowingly with drop_invalid=True (--drop-invalid)."
+            )
+        if bad == read:
+            raise LogError(f"{name}: every one of the {read:,} rows is invalid: {said}.")
+        dropped = tuple((f"column {flaw.column!r} {flaw.what}", flaw.count) for flaw in flaws)
+        why = "; ".join(f"{reason} ({rows:,})" for reason, rows in dropped)
+        warned.append(f"{bad:,} of {read:,} rows were left out because they are invalid: {why}.")
+        return dropped, warned
+
+    def _starts_of(self, partial: Any) -> list[int]:
+        counts = [partial.read.get(at, 0) for at in range(len(self.source.files))]
+        return [sum(counts[:at]) for at in range(len(counts))]
+
+    def _refuse_repeats(self, partial: Any) -> None:
+        """Decisions that are logged twice: a log in memory refuses them, and so does one in files."""
+        ids = getattr(partial, "ids", None)
+        if ids is None or not ids.repeats:
+            return
+        file, row = ids.first >> FILE_BITS, ids.first & (2**FILE_BITS - 1)
+        where = f"row {self._starts_of(partial)[file] + row} ({self.source.files[file].path.name}: {row})"
+        share = f", in one in {2**ids.share} of all ids" if ids.share else ""
+        raise LogError(
+            f"{self.source.name}: column {self.columns.id!r} repeats the id of an earlier decision in {ids.repeats:,} "
+            f"rows{share}; the first is {where}. Rows are counted from 0. Remove the repeated rows: a log that is "
+            "streamed cannot leave them out."
+        )
+
+    def most_clusters(self, columns: int) -> int:
+        return self.budget.most_clusters(columns)
+
+    def described(self, n: int | str) -> str:
+        parts = [f"n={n}", f"n_actions={self.n_actions}", f"files={len(self.source.files)}", *self.known]
+        return f"ScannedLog({', '.join(parts)})"
+
+
+def unique(columns: Sequence[str | None]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for name in columns if name is not None))
 
 
 def scan(
@@ -189,8 +305,6 @@ def scan(
     except InputError as error:
         raise (error if name in str(error) else type(error)(f"{name}: {error}")) from None
     notes = [columns_found(roles), *notes]
-    if roles.id is not None:
-        notes.append(f"Column {roles.id!r} is not checked for repeated decisions, as the log is streamed.")
     if word in (ESTIMATE, "none"):
         roles = replace(roles, propensity=None)
     if word == "none" or logging is None:
@@ -231,9 +345,7 @@ def actions_of_log(
         chunks = [] if probe is None else [probe.column(0)]
         _, distinct, _ = cells.labels(column, chunks)
         return from_log(column, distinct or [0], n_actions)
-    from cael.engine.passes import distinct_actions
-
-    distinct = distinct_actions(table, tasks, column, types, budget.workers)
+    distinct = distinct_actions(tasks, column, types, budget.workers)
     if not distinct:
         raise InputError(f"column {column!r} of {table.name} holds no action.")
     found, notes = from_log(column, distinct, None)

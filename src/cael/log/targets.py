@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, final
 
 import numpy as np
 
-from cael.common.types import Array, Floats
+from cael.common.types import Floats
 from cael.errors import LogError, NeedsError, PolicyError, first_bad
 from cael.io.columns import CONVENTIONS
 from cael.io.encode import Actions, columns_of
@@ -18,10 +18,10 @@ from cael.io.objects import load_object
 from cael.io.policy_columns import Rows, build, guess
 from cael.io.sources import Source, open_source
 from cael.io.specs import PolicySpec, parse
-from cael.log.keys import folds_of_keys
 from cael.log.logged import BATCH_BYTES, PROPENSITY_ATOL, PROPENSITY_RTOL, Batch
 from cael.log.pieces import Piece, numbers_within
 from cael.log.scratch import Scratch
+from cael.policies.aligned import aligned, asked_once
 from cael.policies.mixture import Mixture
 from cael.policies.policy import (
     LoggedOnly,
@@ -31,7 +31,6 @@ from cael.policies.policy import (
     as_policy,
     logged_probability,
     probabilities,
-    support,
 )
 from cael.policies.propensity import EstimatedLogging
 from cael.policies.topk import TopK
@@ -52,19 +51,29 @@ class Target:
     complete: bool
     columns: tuple[str, ...] = ()
     contexts: bool = False
+    actions: Actions | None = None
 
-    def on(self, piece: Piece, actions: Actions, keys: Callable[[], Array]) -> Policy:
-        """The policy on the rows of a batch. keys: of the rows, by which folds are drawn."""
+    def on(self, piece: Piece) -> Policy:
+        """The policy on the rows of a batch, which are counted within it; each row is asked once where possible."""
+        policy = self._there(piece)
+        return policy if policy.fixed is not None else asked_once(policy, piece.batch())
+
+    def _there(self, piece: Piece) -> Policy:
+        if piece.source is None:
+            assert self.policy is not None
+            assert piece.numbers is not None
+            return aligned(self.policy, piece.numbers)
         if isinstance(self.policy, EstimatedLogging):
-            return self.policy.on_folds(folds_of_keys(keys(), self.policy.folds, 0))
+            return self.policy.on_folds(piece.folds(self.policy.folds, 0))
         if self.policy is not None:
-            return self.policy
+            return aligned(self.policy, slice(piece.first, piece.first + len(piece)))
         assert self.spec is not None
+        assert self.actions is not None
         if self.spec.kind == "probability":
             p = numbers_within(self.spec.what, piece.source, 0.0, 1.0)
             if p is not None:
                 return Given(p if piece.rows is None else p[piece.rows])
-        return build(self.spec, Rows(piece.source, actions, piece.rows, None), None)
+        return build(self.spec, Rows(piece.source, self.actions, piece.rows, None), None)
 
 
 @final
@@ -111,6 +120,7 @@ def target_of(
 
 
 def _from_spec(given: Any, probe: Piece, actions: Actions, id_column: str | None, logging: Target | None) -> Target:
+    assert probe.source is not None
     found = parse(given)
     spec = guess(found, probe.source) if isinstance(found, str) else found
     if spec.kind == "logging" and logging is not None:
@@ -137,7 +147,7 @@ def _from_spec(given: Any, probe: Piece, actions: Actions, id_column: str | None
         return Target(str(spec), None, long_policy(spec, probe.source, actions, None, None), True)
     parts = [spec.what] if spec.kind in ("probability", "choice") else columns_of(probe.source, spec.what, f"'{spec}'")
     policy = build(spec, Rows(probe.source, actions, probe.rows, None), None)
-    return Target(str(spec), spec, None, policy.complete, tuple(parts))
+    return Target(str(spec), spec, None, policy.complete, tuple(parts), actions=actions)
 
 
 def chunks(n: int, width: int) -> list[slice]:
@@ -146,27 +156,12 @@ def chunks(n: int, width: int) -> list[slice]:
     return [slice(at, min(at + size, n)) for at in range(0, n, size)]
 
 
-def mass_of(policy: Policy, piece: Piece, k: int, features: Floats | None) -> Floats:
-    """The sum over rows of the policy's probability of each action, (k,)."""
-    if policy.fixed is not None:
-        return len(piece) * policy.fixed
-    listed = support(policy, piece.batch(slice(0, len(piece)), k, features))
-    if listed is not None:
-        there = listed.actions >= 0
-        named: Array = np.bincount(listed.actions[there], weights=listed.excess()[there], minlength=k)
-        return named.astype(np.float64) + float(listed.rest.sum())
-    total = np.zeros(k)
-    for part in chunks(len(piece), k):
-        total += probabilities(policy, piece.batch(part, k, features)).sum(axis=0)
-    return total
-
-
-def refuse_by_position(policy: Policy, piece: Piece, actions: Actions) -> None:
+def refuse_by_position(policy: Policy, piece: Piece) -> None:
     """Refuse a policy that answers by the number of a row instead of by its contexts: batches have no such numbers.
 
     It is asked about the same few rows under two sets of numbers.
     """
-    some = piece.batch(slice(0, min(SOME, len(piece))), len(actions), actions.features)
+    some = piece.batch(slice(0, min(SOME, len(piece))))
     ask = probabilities if policy.complete else logged_probability
     try:
         here = ask(policy, some)
@@ -184,9 +179,9 @@ def refuse_by_position(policy: Policy, piece: Piece, actions: Actions) -> None:
         )
 
 
-def with_propensities(piece: Piece, logging: Policy, actions: Actions) -> Piece:
+def with_propensities(piece: Piece, logging: Policy) -> Piece:
     """The piece with the logging policy's probabilities of the logged actions; checked where the log has its own."""
-    own = logged_probability(logging, piece.batch(slice(0, len(piece)), len(actions), actions.features))
+    own = logged_probability(logging, piece.batch())
     impossible = own <= 0
     if impossible.any():
         raise LogError(
@@ -208,7 +203,8 @@ def with_propensities(piece: Piece, logging: Policy, actions: Actions) -> Piece:
 
 
 def _place(piece: Piece) -> str:
-    return f"row {piece.source.origin[1]:,} of {piece.source.origin[0]}" if piece.source.origin else "the start"
+    origin = piece.source.origin if piece.source is not None else None
+    return f"row {origin[1]:,} of {origin[0]}" if origin else "the start"
 
 
 def as_source(

@@ -10,6 +10,7 @@ import numpy as np
 
 from cael.common.types import Array, Floats, Ints
 from cael.errors import InputError, choose
+from cael.log.keys import parts_of_keys
 from cael.log.logged import Batch, LoggedData
 from cael.outcomes.outcome_model import ACTION_INPUTS, FittedOutcome, OutcomeModel, action_inputs
 
@@ -62,7 +63,7 @@ class Ridge(OutcomeModel):
         fold, count = _fold_of(log, held_out), len(held_out)
         # The penalties of a fold are chosen on the other folds; of two folds, the other one is halved for that.
         halves = 2 if count == 2 and isinstance(self.alpha, str) else 1
-        parts = _sums(log, fold * halves + _half(log, halves), count * halves)
+        parts = _sums(log, fold * halves + _half(log, halves, seed), count * halves)
         without = [frozenset(range(at * halves, (at + 1) * halves)) for at in range(count)]
         return list(self.solve_from(log, parts, without))
 
@@ -189,10 +190,9 @@ def _fold_of(log: LoggedData, held_out: Sequence[Array]) -> Ints:
     return fold
 
 
-def _half(log: LoggedData, count: int) -> Ints:
-    """A split of the rows into `count` about equal parts that keeps clusters together."""
-    codes = np.arange(len(log)) if log.clusters is None else np.unique(log.clusters, return_inverse=True)[1]
-    return codes % count
+def _half(log: LoggedData, count: int, seed: int) -> Ints:
+    """A split of the rows of each of two folds into `count` parts."""
+    return parts_of_keys(log.keys, 2, count, seed) % count
 
 
 def _total(parts: Sequence[Sums], without: Collection[int] = ()) -> Sums:

@@ -12,16 +12,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cael.common.types import Floats
-from cael.errors import CaelError, InputError, NeedsError, positive_int
+from cael.engine.asking import NEEDS, ask
+from cael.engine.learning import in_memory
+from cael.errors import InputError, NeedsError, positive_int
 from cael.estimators import Estimator
-from cael.estimators.problem import NEEDS, Problem
+from cael.estimators.problem import Problem
 from cael.inference import intervals as inference
 from cael.judging.verdict import COLOURS, Check
+from cael.log.held import Held
 from cael.log.logged import Batch, LoggedData
 from cael.log.scanned import ScannedLog
 from cael.outcomes.ridge import Ridge
 from cael.policies.policy import Policy, probabilities
-from cael.results.evaluation import html_rows, panel, refuse_constant_rewards
+from cael.results.evaluate import panel, refuse_constant_rewards
+from cael.results.evaluation import html_rows
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -178,11 +182,8 @@ def calibrate(
     """
     inference.check_level(level)
     positive_int("repeats", repeats, least=2)
-    if isinstance(log, ScannedLog):
-        from cael.engine.learning import sampled_problem
-
-        log, policy = sampled_problem(log, policy, _most(log.n_actions, rows), seed)
-    refuse_constant_rewards(log)
+    log, policy = in_memory(log, policy, seed, _most(log.n_actions, rows))
+    refuse_constant_rewards(Held(log))
     problem = Problem(log, policy)
     if not problem.policy.complete:
         raise NeedsError(f"calibrate needs {NEEDS['probabilities']}.")
@@ -226,11 +227,11 @@ def _some_rows(log: LoggedData, rows: int | None, seed: int) -> LoggedData:
 
 
 def _each(estimators: Sequence[Estimator], problem: Problem) -> Iterator[tuple[Estimator, Any]]:
+    """The estimate of each estimator, None where it failed; all from one question."""
+    answer = ask(Held(problem.log), {"": problem.policy}, estimators)
+    estimates = {estimate.estimator: estimate for estimate in answer.estimates(0)[0]}
     for estimator in estimators:
-        try:
-            yield estimator, estimator.solve(problem)
-        except CaelError:
-            yield estimator, None
+        yield estimator, estimates.get(estimator.name)
 
 
 def _outcome(found: Any, truth: float, level: float) -> tuple[float, bool, float]:

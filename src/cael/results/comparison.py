@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
-import numpy as np
-from numpy.typing import ArrayLike
-
-from cael.errors import InputError, SupportError
-from cael.estimators import SNDR, SNIPS, Estimator, LoggedMean
-from cael.estimators.problem import Problem
-from cael.inference import intervals as inference
 from cael.inference.estimate import Estimate
 from cael.inference.intervals import Interval
-from cael.inference.lift import control, lift_of
-from cael.judging.checks import judge
-from cael.judging.survey import Survey, survey, target_mass
-from cael.judging.verdict import Thresholds, Verdict
-from cael.log.logged import LoggedData
-from cael.log.scanned import ScannedLog
-from cael.policies.policy import Policy, as_policy
-from cael.results.evaluation import direction, html_rows, refuse_constant_rewards
+from cael.judging.verdict import Verdict
+from cael.results.evaluation import direction, html_rows
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -56,6 +43,7 @@ class Comparison:
     baseline: Estimate
     level: float
     factor: float
+    estimator: str = ""
 
     @property
     def verdict(self) -> Verdict:
@@ -145,78 +133,3 @@ def _style(row: Compared) -> str | None:
     if row.verdict.level == "refuse":
         return "dim"
     return {"better": "green", "worse": "red"}.get(row.direction)
-
-
-def compare(
-    log: LoggedData | ScannedLog,
-    policies: Mapping[str, Policy | ArrayLike | str] | Sequence[Policy],
-    estimator: Estimator | None = None,
-    *,
-    level: float = 0.95,
-    seed: int = 0,
-    thresholds: Thresholds | None = None,
-) -> Comparison:
-    """Which of these policies beats the logging policy, and by how much?
-
-    Each policy's estimate (by `estimator`; if None, by SNDR, or by SNIPS where only the probabilities of logged actions
-    are known) is contrasted, row by row, with the mean logged reward, which is the value of the logging policy; where
-    that is known in full, what chance did to the logged actions is taken out of the lift. A max-t multiplier bootstrap
-    makes the intervals hold for all policies at once; they count the bias of an estimator that bounds it.
-    log: in memory, or scanned (`cael.scan`); for a scanned one, policies may be texts such as "topk:items+chances".
-    """
-    if isinstance(log, ScannedLog):
-        from cael.engine import stream_results as results
-
-        return results.compare(log, policies, estimator, level=level, seed=seed, thresholds=thresholds)
-    refuse_constant_rewards(log)
-    named = policies if isinstance(policies, Mapping) else {f"{i}: {as_policy(p)!r}": p for i, p in enumerate(policies)}
-    if not named:
-        raise InputError("compare needs at least one policy.")
-    chosen = default_estimator([as_policy(policy) for policy in named.values()]) if estimator is None else estimator
-    baseline = LoggedMean().estimate(log, as_policy(next(iter(named.values()))))
-    estimates, verdicts = {}, {}
-    found = survey(log)
-    problem = Problem(log, next(iter(named.values())))
-    for name, policy in named.items():
-        estimates[name], verdicts[name] = _judged(problem.of(policy), chosen, found, level, thresholds)
-    adjustment = control(problem, chosen)
-    lifts = {name: lift_of(each, baseline, adjustment) for name, each in estimates.items()}
-    factor = inference.max_t(np.stack([lift.units for lift in lifts.values()], axis=1), level, seed=seed)
-    rows = [
-        Compared(name, estimates[name], lift, within(lift, factor, level), verdicts[name])
-        for name, lift in lifts.items()
-    ]
-    return Comparison(tuple(sorted(rows, key=lambda row: -row.estimate.value)), baseline, level, factor)
-
-
-def default_estimator(policies: Sequence[Policy]) -> Estimator:
-    """SNDR; SNIPS where one of the policies is known on logged actions alone."""
-    return SNDR() if all(policy.complete for policy in policies) else SNIPS()
-
-
-def _judged(
-    problem: Problem, estimator: Estimator, found: Survey, level: float, thresholds: Thresholds | None
-) -> tuple[Estimate, Verdict]:
-    """An estimate and the verdict on it; SNIPS, cheap once the weights are there, is its second opinion."""
-    problem.require(estimator.name, estimator.needs)
-    estimate = estimator.solve(problem)
-    opinions = [estimate]
-    if estimator.name != "SNIPS" and not problem.missing(SNIPS.needs):
-        try:
-            opinions.append(SNIPS().solve(problem))
-        except SupportError:
-            opinions = [estimate]
-    if problem.unsupported_mass is None and problem.policy.complete:
-        found = replace(found, target=target_mass(problem.log, problem.policy))
-    return estimate, judge(problem.log, found, opinions, estimate.estimator, level, thresholds)
-
-
-def within(lift: Estimate, factor: float, level: float) -> Interval:
-    """The joint interval; that of an estimator with a bound on its bias holds for the value, at the same factor."""
-    if lift.diagnostics.bias_bound is None:
-        half = factor * lift.stderr
-    else:
-        from scipy.special import ndtr
-
-        half = lift.interval(float(2 * ndtr(factor) - 1), "bias_aware").width / 2
-    return Interval(lift.value - half, lift.value + half, level, "simultaneous")

@@ -4,64 +4,23 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
-from numpy.typing import ArrayLike
-
-from cael.common.types import Floats
 from cael.common.version import __version__
-from cael.embedding import AELMIPS, CAEL, CAELMIPS, Auto, NetworkDM
-from cael.errors import CaelError, InputError, LogError, NeedsError, SupportError, choose
-from cael.estimators import (
-    DM,
-    DR,
-    IPS,
-    MIPS,
-    SNDR,
-    SNIPS,
-    BaselineIPS,
-    DRos,
-    Estimator,
-    LoggedMean,
-    SubGaussianDR,
-    SubGaussianIPS,
-    SwitchDR,
-)
-from cael.estimators.problem import Problem
-from cael.inference import intervals as inference
+from cael.engine.moments import Combination
 from cael.inference.estimate import Estimate
 from cael.inference.intervals import Interval
-from cael.inference.lift import control, lift_dict, lift_of
-from cael.inference.overlap import Overlap, overlap_of
-from cael.judging.checks import choose_headline, judge
-from cael.judging.survey import Survey, survey
-from cael.judging.verdict import Thresholds, Verdict
-from cael.log.logged import LoggedData
-from cael.log.scanned import ScannedLog
-from cael.policies.policy import Policy
+from cael.inference.lift import lift_dict, lift_of
+from cael.inference.overlap import Overlap
+from cael.judging.verdict import Verdict
 from cael.results.pictures import axis, picture
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 PLOT_WIDTH = 25
-LEARN = True
-"""Whether `evaluate` trains CAEL's networks unless it is told not to."""
-
-
-def panel(which: str = "default") -> tuple[Estimator, ...]:
-    """The estimators that every evaluation shows side by side ("default"), those and the rest ("all"), or "learned".
-
-    The learned ones train networks: Auto, CAEL, and those of the paper.
-    """
-    choose("panel", which, ("default", "all", "learned"))
-    default = (LoggedMean(), IPS(), SNIPS(), DM(), DR(), SNDR())
-    more = (BaselineIPS(), SubGaussianIPS(), SwitchDR(), DRos(), SubGaussianDR(), MIPS())
-    if which == "learned":
-        return (Auto(), CAEL(), CAELMIPS(), AELMIPS(), NetworkDM())
-    return default if which == "default" else (*default, *more)
 
 
 @final
@@ -83,7 +42,7 @@ class Evaluation:
     verdict: Verdict
     overlap: Overlap | None = None
     level: float = 0.95
-    control: Floats | None = None
+    control: Combination | None = None
 
     @property
     def best(self) -> Estimate:
@@ -236,107 +195,3 @@ def html_rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     top = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody>"
-
-
-def panel_with(
-    estimators: Sequence[Estimator] | Estimator | None, learn: bool | None
-) -> tuple[dict[str, Estimator], dict[str, Estimator]]:
-    """The default panel with what was asked for in it, and what was asked for, both by name."""
-    given = () if estimators is None else (estimators,) if isinstance(estimators, Estimator) else tuple(estimators)
-    for each in given:
-        if not isinstance(each, Estimator):
-            raise InputError(f"estimators must be cael estimators, such as cael.SNIPS(); got {each!r}.")
-    first = (Auto(),) if (LEARN if learn is None else learn) else ()
-    asked = {each.name: each for each in given}
-    return {**{each.name: each for each in (*first, *panel())}, **asked}, asked
-
-
-def concluded(
-    estimates: Sequence[Estimate],
-    skipped: Sequence[tuple[str, str]],
-    headline: str | Estimator | None,
-    verdict: Callable[[str], Verdict],
-    **told: Any,
-) -> Evaluation:
-    """The evaluation that these estimates make. verdict: on the headline, by its name. told: its other fields."""
-    if not any(each.estimator != "LoggedMean" for each in estimates):
-        raise NeedsError("nothing can be said about this policy: " + " ".join(f"{n}: {why}" for n, why in skipped))
-    chosen = choose_headline(estimates, headline.name if isinstance(headline, Estimator) else headline)
-    return Evaluation(tuple(estimates), tuple(skipped), headline=chosen, verdict=verdict(chosen), **told)
-
-
-def evaluate(
-    log: LoggedData | ScannedLog,
-    policy: Policy | ArrayLike | str,
-    estimators: Sequence[Estimator] | Estimator | None = None,
-    *,
-    level: float = 0.95,
-    headline: str | Estimator | None = None,
-    thresholds: Thresholds | None = None,
-    learn: bool | None = None,
-) -> Evaluation:
-    """What the policy would have earned per row of the log, by several estimators side by side.
-
-    Auto comes first, then LoggedMean, IPS, SNIPS, DM, DR and SNDR; `estimators` are added to them (one of the same
-    name takes the place of the default). Those of the default panel that the log or the policy does not allow are
-    listed as skipped, with the reason; an estimator that was asked for and cannot be computed is an error.
-
-    learn: False leaves Auto out, which trains networks (CAEL) where torch is installed: seconds to a minute, and about
-    four minutes for a million rows.
-
-    headline: the estimate that the verdict is about, by name or as one of `estimators`; by default the first that
-    exists of Auto, SNDR, DR, SNIPS, BaselineIPS, IPS, DM. thresholds: where a doubt becomes a caution or a refusal.
-
-    log: in memory, or scanned (`cael.scan`). Of a scanned one, policy may be a text such as "topk:items+chances", and
-    estimators that cannot be computed from sums are skipped with the reason.
-    """
-    if isinstance(log, ScannedLog):
-        from cael.engine import stream_results as results
-
-        return results.evaluate(
-            log, policy, estimators, level=level, headline=headline, thresholds=thresholds, learn=learn
-        )
-    refuse_constant_rewards(log)
-    inference.check_level(level)
-    problem = Problem(log, policy)
-    wanted, asked = panel_with(estimators, learn)
-    for each in asked.values():
-        problem.require(each.name, each.needs)
-    estimates, skipped = [], []
-    for each in wanted.values():
-        missing = problem.missing(each.needs)
-        if missing:
-            skipped.append((each.name, f"it needs {'; and '.join(missing)}."))
-            continue
-        try:
-            estimates.append(each.solve(problem))
-        except CaelError as error:
-            if each.name in asked:
-                raise
-            skipped.append((each.name, str(error)))
-    found = survey(log, problem.policy)
-    made = concluded(
-        estimates, skipped, headline, lambda chosen: judge(log, found, estimates, chosen, level, thresholds),
-        log=repr(log), policy=repr(problem.policy), overlap=_overlap(problem, found), level=level,
-    )  # fmt: skip
-    return replace(made, control=control(problem, wanted[made.headline]))
-
-
-def _overlap(problem: Problem, found: Survey) -> Overlap | None:
-    if problem.log.propensities is None:
-        return None
-    try:
-        return overlap_of(problem.weights, found, problem.log.actions)
-    except SupportError:
-        return None
-
-
-def refuse_constant_rewards(log: LoggedData) -> None:
-    """A log in which every reward is the same says nothing about the difference between policies."""
-    first = log.rewards[0]
-    if (log.rewards == first).all():
-        raise LogError(
-            f"every one of the {len(log)} rewards is {first:g}: this log cannot tell one policy from another. Check "
-            "that the reward column is the right one, or collect more rows. (A single estimator can still be run by "
-            "its own estimate(log, policy).)"
-        )

@@ -12,17 +12,22 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cael.common.types import Floats
+from cael.engine.asking import NEEDS
+from cael.engine.learning import in_memory
 from cael.errors import InputError, NeedsError, positive_int
-from cael.estimators.problem import NEEDS, Problem
+from cael.estimators.problem import Problem
 from cael.inference import intervals as inference
-from cael.inference.lift import known_logging
 from cael.inference.weights import effective_sample_size
 from cael.judging.verdict import COLOURS, MARKS, Check, Thresholds, worst
+from cael.log.held import Held
 from cael.log.logged import LoggedData
+from cael.log.scanned import ScannedLog
 from cael.outcomes.outcome_model import OutcomeModel, train
 from cael.outcomes.ridge import Ridge
 from cael.policies.policy import Policy, logged_probability, probabilities
-from cael.results.evaluation import html_rows, refuse_constant_rewards
+from cael.policies.propensity import EstimatedLogging
+from cael.results.evaluate import refuse_constant_rewards
+from cael.results.evaluation import html_rows
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -147,8 +152,8 @@ class Plan:
 
 
 def plan(
-    log: LoggedData,
-    policy: Policy | ArrayLike,
+    log: LoggedData | ScannedLog,
+    policy: Policy | ArrayLike | str,
     *,
     lift: float = 0.01,
     relative: bool = True,
@@ -174,9 +179,10 @@ def plan(
     >>> cael.plan(log, policy, lift=0.05).more_rows
     0
     """
-    refuse_constant_rewards(log)
     inference.check_level(level)
     inference.check_level(power)
+    log, policy = in_memory(log, policy, seed)
+    refuse_constant_rewards(Held(log))
     problem = Problem(log, policy)
     if log.propensities is None:
         raise NeedsError(f"plan needs {NEEDS['propensities']}.")
@@ -200,6 +206,12 @@ def plan(
         repr(problem.policy), goal, baseline, level, power, len(log), wanted, detectable, tuple(options), enough,
         _doubts(problem),
     )  # fmt: skip
+
+
+def known_logging(log: LoggedData) -> Policy | None:
+    """The logging policy, if all its probabilities are known and not estimated."""
+    known = log.logging is not None and log.logging.complete and not isinstance(log.logging, EstimatedLogging)
+    return log.logging if known else None
 
 
 def _goal(lift: float, relative: bool, baseline: float) -> float:

@@ -7,23 +7,21 @@ whether or not a row is in the sample, no model that weights it has seen it, or 
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 import numpy as np
 
 from cael.common.types import Floats
-from cael.engine.predictions import placed, rows_of
+from cael.engine.columns import Member
 from cael.inference.weights import tail_of
-from cael.io.encode import Actions
-from cael.log.keys import folds_of
 from cael.log.logged import BATCH_BYTES
 from cael.log.pieces import Piece
 from cael.policies.policy import Policy
 
 if TYPE_CHECKING:
     from cael.embedding.rewards import SparseRewards
-    from cael.engine.demands import Key
 
 SUMMED = ("second", "cross", "roughness", "lost", "smoothed")
 MOST_TOP = 2**15
@@ -92,8 +90,9 @@ class PathSums:
 class Path:
     """How the columns of a target are made; a description that can be sent to another machine.
 
-    target: its number. rewards: trained, on the CPU, without the rows of its folds. folds, seed: of the folds. drawn:
-    as of `WeightPath`. r0: taken off the rewards. top: largest weights to keep.
+    target: its number. rewards: trained without the rows of its folds. folds, seed: of the folds. drawn: as of
+    `WeightPath`. r0: taken off the rewards. top: largest weights to keep. on_device: whether weights are made where the
+    networks are.
     """
 
     target: int
@@ -106,67 +105,40 @@ class Path:
     form: str
     r0: float
     top: int
+    on_device: bool = False
 
     @property
-    def width(self) -> int:
-        """The number of columns: those of `embedding.scores`, and r - f."""
-        return 2 * len(self.bandwidths) + 3
+    def columns(self) -> tuple[Member, ...]:
+        """The columns of `embedding.scores`, and r - f."""
+        return tuple(Member(self, number) for number in range(2 * len(self.bandwidths) + 3))
 
-    def of(self, piece: Piece, policy: Policy, logging: Policy, actions: Actions, file: int) -> tuple[Floats, PathSums]:
+    def around(self) -> AbstractContextManager[None]:
+        """The threads of a pass find torch set to one thread each, so that none of them sets it while others look."""
+        from cael.embedding.training import one_thread
+
+        return one_thread()
+
+    def of(self, piece: Piece, policy: Policy, logging: Policy | None) -> tuple[Floats, PathSums]:
         """The columns (2J + 3, n) of a batch, and its sums."""
         from cael.embedding.scores import columns_of
-        from cael.embedding.weight_paths import TABLES, block_path, cells_of, width_of
+        from cael.embedding.weight_paths import CPU, DEVICE_BYTES, TABLES, block_path, cells_of, width_of
 
+        assert logging is not None
+        device = self.rewards.device if self.on_device else CPU
         n, count = len(piece), len(self.bandwidths)
         weights, f_logged, f_target = np.empty((count, n)), np.empty(n), np.empty(n)
         sums, pitches = np.zeros((len(SUMMED), count)), self.bandwidths * self.unit
-        fold, whole = folds_of(piece, file, self.folds, self.seed), placed(piece, actions, file)
-        size = max(1, BATCH_BYTES // (8 * TABLES * width_of(policy, whole.part(slice(0, 1)), self.drawn)))
+        fold, whole = piece.folds(self.folds, self.seed), piece.batch()
+        width = width_of(policy, whole.part(slice(0, 1)), self.drawn)
+        size = max(1, (DEVICE_BYTES if self.on_device else BATCH_BYTES) // (8 * TABLES * width))
         for number in range(self.folds):
             rows = np.flatnonzero(fold == number)
             for at in range(0, len(rows), size):
                 some = rows[at : at + size]
-                cells = cells_of(logging, policy, self.rewards, number, rows_of(whole, some), self.drawn, self.seed)
-                found = block_path(cells, pitches)
-                weights[:, some], f_logged[some], f_target[some] = found.weights, found.f_logged, found.f_target
-                sums += np.stack([getattr(found, name).sum(axis=1) for name in SUMMED])
+                cells = cells_of(logging, policy, self.rewards, number, whole.some(some), self.drawn, self.seed)
+                block = block_path(cells, pitches, device)
+                weights[:, some], f_logged[some], f_target[some] = block.weights, block.f_logged, block.f_target
+                sums += np.stack([getattr(block, name).sum(axis=1) for name in SUMMED])
         columns = columns_of(weights, f_logged, f_target, piece.rewards, self.form, self.r0)
         tops = tuple(largest(each, weights[0], self.top) for each in weights)
         return np.concatenate([columns, (piece.rewards - f_logged)[None]]), PathSums(sums, tops)
-
-
-def fill(
-    rows: dict[Key, Floats],
-    paths: tuple[Path, ...],
-    piece: Piece,
-    policies: list[Policy],
-    logging: Policy | None,
-    actions: Actions,
-    file: int,
-    predicted: dict[tuple[int, int], tuple[Floats, Floats]],
-) -> tuple[PathSums, ...]:
-    """Fill those rows (n,) that `features_of` does not know: ('path', path, column); ('d', target, outcome),
-    what the model leaves of the reward; ('lost', target) and ('second', target), target mass that is never logged and
-    sum_a pi^2 / mu. The sums of each path."""
-    if not any(key[0] in ("path", "d", "lost", "second") for key in rows):
-        return ()
-    from cael.embedding.auto import second_moments
-    from cael.estimators.problem import unsupported
-
-    batch = piece.batch(slice(0, len(piece)), len(actions), actions.features)
-    columns, sums = [], []
-    for path in paths:
-        assert logging is not None
-        found = path.of(piece, policies[path.target], logging, actions, file)
-        columns.append(found[0])
-        sums.append(found[1])
-    for key, row in rows.items():
-        if key[0] == "path":
-            row[:] = columns[int(key[1])][int(key[2])]  # type: ignore[arg-type]
-        elif key[0] == "d":
-            np.subtract(piece.rewards, predicted[key[1], key[2]][0], out=row)  # type: ignore[index]
-        elif key[0] in ("lost", "second"):
-            assert logging is not None
-            made = unsupported if key[0] == "lost" else second_moments
-            row[:] = made(logging, policies[int(key[1])], batch)  # type: ignore[arg-type]
-    return tuple(sums)

@@ -1,0 +1,68 @@
+"""CAEL from what a pass kept: the choice of a bandwidth, on any kind of log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from cael.embedding.path_group import Path
+from cael.embedding.scores import PathMeans, PathRows, WeightNumbers, choose_bandwidth
+from cael.engine.answer import Answer
+from cael.engine.columns import Column, Reward
+from cael.engine.parts import Part
+from cael.engine.score import Score
+from cael.inference.diagnostics import Diagnostics
+from cael.inference.estimate import Estimate
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PathPart(Part):
+    """CAEL on a target. selector: how the bandwidth is chosen."""
+
+    name: str
+    target: int
+    path: Path
+    selector: str | float
+
+    @property
+    def columns(self) -> tuple[Column, ...]:  # type: ignore[override]
+        return self.path.columns
+
+    def estimate(self, answer: Answer) -> Estimate:
+        rows = KeptPath(answer, self.path)
+        return choose_bandwidth(self.name, rows, self.path.rewards, self.path.form, self.selector)
+
+
+@final
+class KeptPath(PathRows):
+    """What the choice asks of the rows, from an answer."""
+
+    def __init__(self, answer: Answer, path: Path) -> None:
+        sums = answer.partial.groups[answer.work.groups.index(path)]
+        *columns, left = path.columns
+        self.answer, self.sums, self.columns, self.target = answer, sums, tuple(columns), path.target
+        self.n, self.r0, self.means = answer.n, answer.r0, answer.means(self.columns)
+        second, cross, roughness, lost, smoothed = sums.sums / self.n
+        self.path = PathMeans(
+            path.bandwidths, path.unit, path.drawn, second, cross, roughness, lost, smoothed - self.means[0]
+        )
+        self.residual, self.reward = answer.variance(left), answer.variance(Reward())
+        self.unsupported = answer.unsupported(path.target)
+
+    def variance(self, score: Score) -> float:
+        return self.answer.combination(self.columns, score).stderr ** 2
+
+    def weights(self, j: int, share: float) -> WeightNumbers:
+        self.answer.need_support(self.target)
+        w = np.zeros(len(self.means))
+        w[1 + j] += 1 - share
+        w[1] += share
+        mean, variance = float(w @ self.means), float(w @ self.answer.products(self.columns) @ w)
+        largest, tail = self.sums.tail_index(j, share, self.n)
+        return WeightNumbers(self.n / (1 + max(variance, 0.0) / mean / mean) if mean > 0 else 0.0, largest, tail)
+
+    def estimate(self, name: str, score: Score, diagnostics: Diagnostics) -> Estimate:
+        return self.answer.estimate(name, self.columns, score, diagnostics)

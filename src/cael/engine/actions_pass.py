@@ -1,0 +1,38 @@
+"""The pass that finds the actions of a log in files: the distinct labels of its action column."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cael.engine.passes import over_tasks
+from cael.io import cells
+from cael.io.reading import Task, batches
+
+
+class Distinct:
+    """Distinct labels of a column."""
+
+    def __init__(self, labels: set[Any]) -> None:
+        self.labels = labels
+
+    def merge(self, other: Distinct) -> Distinct:
+        return Distinct(self.labels | other.labels)
+
+
+def distinct_actions(tasks: tuple[Task, ...], column: str, types: dict[str, Any], workers: int) -> list[Any]:
+    """The sorted distinct labels of a column: whole numbers if all are, else text."""
+    found = over_tasks(distinct_of, (column, types), tasks, workers).labels
+    if len({type(each) for each in found}) > 1:
+        found = {str(each) for each in found}
+    return sorted(found)
+
+
+def distinct_of(work: tuple[str, dict[str, Any]], task: Task) -> Distinct:
+    import pyarrow.compute as pc
+
+    column, types = work
+    found: set[Any] = set()
+    for batch in batches(task, [column], 2**17, types):
+        _, labels, _ = cells.labels(column, [pc.unique(cells.plain(batch.column(0)))])
+        found.update(labels)
+    return Distinct(found)

@@ -1,0 +1,203 @@
+"""Answer: what one pass over a log found, and the numbers that estimates, checks and figures are made from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from cael.common.types import Floats
+from cael.engine.columns import Column, Lost, Outcome, Reward, SecondMoment, Weight, Weights
+from cael.engine.moments import Combination
+from cael.engine.partial import Partial
+from cael.engine.predictions import Predictions
+from cael.engine.score import Score
+from cael.engine.tally import Changed, Tally
+from cael.engine.work import Work
+from cael.errors import LogError, SupportError
+from cael.inference.diagnostics import Diagnostics, WeightFacts
+from cael.inference.estimate import Estimate, ScoreRange
+from cael.log.held import EngineLog, Held
+from cael.log.targets import Target
+
+if TYPE_CHECKING:
+    from cael.engine.parts import Part
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What one pass over a log found. parts: of the estimators that can be computed. skipped: (target, estimator,
+    reason). dropped: (reason, rows). warnings: what to tell the user. outcomes: the models that were trained."""
+
+    log: EngineLog
+    names: tuple[str, ...]
+    targets: tuple[Target, ...]
+    parts: tuple[Part, ...]
+    work: Work
+    partial: Partial
+    skipped: tuple[tuple[int, str, str], ...]
+    dropped: tuple[tuple[str, int], ...]
+    warnings: tuple[str, ...]
+    outcomes: dict[Outcome, Predictions]
+
+    @property
+    def n(self) -> int:
+        return self.partial.rows
+
+    @property
+    def read(self) -> int:
+        return sum(self.partial.read.values())
+
+    @property
+    def r0(self) -> float:
+        return self.work.r0
+
+    @cached_property
+    def index(self) -> dict[Column, int]:
+        return self.work.place
+
+    def means(self, columns: Sequence[Column]) -> Floats:
+        """The means of some columns."""
+        return self.partial.moments.mean[[self.index[column] for column in columns]]
+
+    def mean(self, column: Column) -> float:
+        return float(self.partial.moments.mean[self.index[column]])
+
+    def variance(self, column: Column) -> float:
+        """The variance of a column over the rows."""
+        at = self.index[column]
+        return max(0.0, float(self.partial.moments.comoment[at, at])) / self.n
+
+    def products(self, columns: Sequence[Column]) -> Floats:
+        """(m, m) mean products of deviations of some columns."""
+        at = [self.index[column] for column in columns]
+        return self.partial.moments.comoment[np.ix_(at, at)] / self.n
+
+    def combination(self, columns: Sequence[Column], score: Score) -> Combination:
+        """The contributions of all rows: a score of some columns."""
+        c: Floats = np.zeros(len(self.index))
+        for column, coefficient in zip(columns, score.coefficients, strict=True):
+            c[self.index[column]] += coefficient
+        p = self.partial
+        return Combination(score.constant, c, p.moments, p.clusters, p.crowded, p.block)
+
+    def single(self, column: Column) -> Combination:
+        """One column as it is."""
+        return self.combination([column], Score(0.0, np.ones(1)))
+
+    def estimate(
+        self,
+        name: str,
+        columns: Sequence[Column],
+        score: Score,
+        diagnostics: Diagnostics,
+        score_range: ScoreRange | None = None,
+    ) -> Estimate:
+        """The estimate whose contributions are a score of some columns."""
+        sums = self.combination(columns, score)
+        held = self.log.log if isinstance(self.log, Held) else None
+        return Estimate(
+            estimator=name, value=sums.value, contributions=sums.rows if held is not None else sums.buckets,
+            key=self.log.key, diagnostics=diagnostics, clusters=None if held is None else held.clusters,
+            score_range=score_range if held is not None else None, sums=sums,
+        )  # fmt: skip
+
+    def unsupported(self, target: int) -> float | None:
+        """The target's mean probability of actions that the logging policy never plays; None: not known."""
+        return max(0.0, self.mean(Lost(target))) if Lost(target) in self.index else None
+
+    def second_moment(self, target: int) -> float:
+        """E w^2: exact over all actions where both policies are known, else the mean over the log."""
+        if SecondMoment(target) in self.index:
+            return self.mean(SecondMoment(target))
+        return self.variance(Weight(target)) + self.mean(Weight(target)) ** 2
+
+    def need_support(self, target: int) -> None:
+        """An error where weighting can say nothing about a target."""
+        mass = self.unsupported(target)
+        if (mass is None and self.tally(Weight(target)).largest == 0) or (mass is not None and mass > 1 - 1e-9):
+            raise SupportError(
+                "the target has no support at all in this log: it gives probability 0 to every action that was "
+                "logged. No weighting can say anything about it; collect data with exploration, or use DM, which "
+                "extrapolates by a model."
+            )
+
+    def tally(self, column: Weights) -> Tally:
+        return self.partial.tallies[self.work.tallied.index(column)]
+
+    def changed(self, column: Weight) -> Changed:
+        """The largest of the weights that a rule made, and how many rows it changed."""
+        if column.plain:
+            return Changed(self.tally(column).largest)
+        return self.partial.changed[self.work.ruled.index(column)]
+
+    def effective_size(self, column: Column) -> float:
+        """(sum w)^2 / sum w^2 of a column of weights."""
+        mean = self.mean(column)
+        return self.n / (1 + self.variance(column) / mean / mean) if mean > 0 else 0.0
+
+    def weight_facts(self, column: Weights) -> WeightFacts:
+        """What weights that are tallied say."""
+        single = self.single(column)
+        error, mean = single.stderr, single.value
+        tail, unsupported = self.tally(column).tail_index(self.n), self.unsupported(column.target)
+        return WeightFacts(self.n, mean, (mean - 1) / error if error > 0 else None, tail, unsupported)
+
+    @cached_property
+    def cluster_effect(self) -> float:
+        """How much more a count can vary as rows of a cluster share their draw: sum of sizes^2 / n, at least 1."""
+        p = self.partial
+        if p.crowded:
+            together = self.single(Reward())
+            alone = replace(together, clusters=None, by_bucket=False)
+            return max(1.0, (together.stderr / alone.stderr) ** 2) if alone.stderr > 0 else 1.0
+        if p.clusters is None:
+            return 1.0
+        sizes = p.clusters.rows
+        return float((sizes**2).sum() / sizes.sum())
+
+    def refuse_constant(self) -> None:
+        """A log in which every reward is the same says nothing about the difference between policies."""
+        if self.partial.low == self.partial.high:
+            raise LogError(
+                f"every one of the {self.n} rewards is {self.partial.low:g}: this log cannot tell one policy from "
+                "another. Check that the reward column is the right one, or collect more rows. (A single estimator "
+                "can still be run by its own estimate(log, policy).)"
+            )
+
+    def part(self, name: str, target: int) -> Part:
+        return next(part for part in self.parts if part.name == name and part.target == target)
+
+    def of(self, name: str, target: int) -> Estimate:
+        """The estimate of one estimator for a target."""
+        return self.part(name, target).estimate(self)
+
+    def estimates(self, target: int, asked: Collection[str] = ()) -> tuple[list[Estimate], list[tuple[str, str]]]:
+        """The estimates of a target, and (estimator, reason) for those that its weights do not allow."""
+        estimates, skipped = [], [(name, why) for t, name, why in self.skipped if t == target]
+        for part in self.parts:
+            if part.target != target:
+                continue
+            try:
+                estimates.append(part.estimate(self))
+            except SupportError as error:
+                if part.name in asked:
+                    raise
+                skipped.append((part.name, str(error)))
+        return estimates, skipped
+
+
+def spread(answer: Answer, column: Column) -> float:
+    """The standard deviation of a column."""
+    return math.sqrt(answer.variance(column))
+
+
+def labels_of(answer: Answer) -> Any:
+    """The labels of the actions, where the log has them."""
+    actions = getattr(answer.log, "actions", None)
+    return None if actions is None else actions.labels

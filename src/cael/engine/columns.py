@@ -1,0 +1,264 @@
+"""Columns: named per-row numbers, each computed once however many estimators ask for it, on any kind of log.
+
+r stands for r - r0, with a constant r0 near the rewards: so no digits are lost in sums where rewards have an offset.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from cael.common.types import Floats
+from cael.inference.weight_rules import Raw, WeightRule
+from cael.log.pieces import Piece
+from cael.outcomes.outcome_model import OutcomeModel
+from cael.policies.expectations import second_moments, surprises, unsupported
+from cael.policies.policy import Policy, logged_probability
+
+if TYPE_CHECKING:
+    from cael.engine.predictions import Predictions
+
+
+@final
+@dataclass(frozen=True)
+class Outcome:
+    """An outcome model as an estimator asks for it: the settings, and the folds of the cross-fitting."""
+
+    model: OutcomeModel
+    folds: int
+    seed: int
+
+
+class Column(ABC):
+    """A number for each row, by what it is; equal columns are one."""
+
+    @abstractmethod
+    def fill(self, out: Floats, batch: Filling) -> None:
+        """Write the column (n,) of a batch."""
+
+
+class Weights(Column):
+    """A column of weights of a target. tallied: whether they are counted by size. contexts: whether they need them."""
+
+    target: int
+    tallied: bool = True
+    contexts: bool = False
+
+
+@final
+@dataclass(frozen=True)
+class Reward(Column):
+    """r - r0."""
+
+    def fill(self, out: Floats, batch: Filling) -> None:
+        np.subtract(batch.piece.rewards, batch.r0, out=out)
+
+
+@final
+@dataclass(frozen=True)
+class Weight(Weights):
+    """The weights of a target by a rule."""
+
+    target: int
+    rule: WeightRule = Raw()  # noqa: RUF009
+
+    @property
+    def plain(self) -> bool:
+        """Whether they are w as it is."""
+        return self.rule == Raw()
+
+    @property
+    def tallied(self) -> bool:  # type: ignore[override]
+        return self.plain
+
+    def fill(self, out: Floats, batch: Filling) -> None:
+        propensities = batch.piece.propensities
+        assert propensities is not None
+        if self.plain:
+            np.divide(batch.logged_probability(self.target), propensities, out=out)
+        else:
+            out[:] = self.rule(batch.get(Weight(self.target)), propensities)
+
+
+@final
+@dataclass(frozen=True)
+class Product(Column):
+    """The product of two columns."""
+
+    left: Column
+    right: Column
+
+    def fill(self, out: Floats, batch: Filling) -> None:
+        np.multiply(batch.get(self.left), batch.get(self.right), out=out)
+
+
+@final
+@dataclass(frozen=True)
+class Residual(Column):
+    """r - q(x, a). target: whose predictions these are, where they are given for one target alone."""
+
+    outcome: Outcome
+    target: int
+
+    def fill(self, out: Floats, batch: Filling) -> None:
+        np.subtract(batch.piece.rewards, batch.predicted(self.target, self.outcome)[0], out=out)
+
+
+@final
+@dataclass(frozen=True)
+class Predicted(Column):
+    """q(x, pi), the mean prediction under a target."""
+
+    target: int
+    outcome: Outcome
+
+    def fill(self, out: Floats, batch: Filling) -> None:
+        out[:] = batch.predicted(self.target, self.outcome)[1]
+
+
+@final
+@dataclass(frozen=True)
+class Control(Column):
+    """q(x, a) - q(x, mu): what the draw of the logged action did to its reward, as far as a model knows."""
+
+    outcome: Outcome
+
+    def fill(self, out: Floats, batch: Filling) -> None:
+        assert batch.logging is not None
+        logged, mean = batch.outcomes[self.outcome].terms(batch.piece, batch.logging)
+        np.subtract(logged, mean, out=out)
+
+
+@final
+@dataclass(frozen=True)
+class InFold(Column):
+    """1 in one of the folds, 0 elsewhere."""
+
+    folds: int
+    seed: int
+    fold: int
+
+    def fill(self, out: Floats, batch: Filling) -> None:
+        np.equal(batch.piece.folds(self.folds, self.seed), self.fold, out=out)
+
+
+@final
+@dataclass(frozen=True)
+class Lost(Column):
+    """The target's probability of actions that the logging policy never plays."""
+
+    target: int
+
+    def fill(self, out: Floats, batch: Filling) -> None:
+        assert batch.logging is not None
+        out[:] = unsupported(batch.logging, batch.policies[self.target], batch.piece.batch())
+
+
+@final
+@dataclass(frozen=True)
+class SecondMoment(Column):
+    """sum_a pi^2 / mu: what w^2 is on average in this row."""
+
+    target: int
+
+    def fill(self, out: Floats, batch: Filling) -> None:
+        assert batch.logging is not None
+        out[:] = second_moments(batch.logging, batch.policies[self.target], batch.piece.batch())
+
+
+@final
+@dataclass(frozen=True)
+class Surprise(Column):
+    """log mu(a|x) less its mean over the actions of mu, which has mean 0 if the logging policy is what it says.
+
+    relative: the same of mu(a|x) / popularity(a), which sees most sharply whether actions belong to these contexts.
+    """
+
+    relative: bool
+
+    def fill(self, out: Floats, batch: Filling) -> None:
+        out[:] = batch.surprises[int(self.relative)]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Given(Column):
+    """Numbers (n,) of a log in memory, from an estimator that needs all rows at once."""
+
+    values: Floats
+
+    def fill(self, out: Floats, batch: Filling) -> None:
+        out[:] = self.values[batch.piece.first : batch.piece.first + len(batch.piece)]
+
+
+@final
+@dataclass(frozen=True)
+class Member(Column):
+    """One of the columns that a group makes together."""
+
+    group: Any
+    number: int
+
+    def fill(self, out: Floats, batch: Filling) -> None:
+        out[:] = batch.group(self.group)[0][self.number]
+
+
+@final
+class Filling:
+    """A batch while its columns are computed. rows: where the columns that are kept go."""
+
+    def __init__(
+        self,
+        piece: Piece,
+        rows: dict[Column, Floats],
+        r0: float,
+        policies: list[Policy],
+        logging: Policy | None,
+        outcomes: dict[Outcome, Predictions],
+        popularity: Floats | None = None,
+    ) -> None:
+        self.piece, self.rows, self.r0 = piece, rows, r0
+        self.policies, self.logging, self.outcomes, self.popularity = policies, logging, outcomes, popularity
+        self._done: dict[Column, Floats] = {}
+        self._terms: dict[tuple[int, Outcome], tuple[Floats, Floats]] = {}
+        self._groups: dict[Any, Any] = {}
+
+    def all(self) -> None:
+        """Fill every column that is kept."""
+        for column in self.rows:
+            self.get(column)
+
+    def get(self, column: Column) -> Floats:
+        """A column (n,), computed when it is first asked for."""
+        if column not in self._done:
+            out = self.rows[column] if column in self.rows else np.empty(len(self.piece))
+            column.fill(out, self)
+            self._done[column] = out
+        return self._done[column]
+
+    def predicted(self, target: int, outcome: Outcome) -> tuple[Floats, Floats]:
+        """q(x, a) and q(x, pi), each (n,)."""
+        key = (target, outcome)
+        if key not in self._terms:
+            self._terms[key] = self.outcomes[outcome].terms(self.piece, self.policies[target])
+        return self._terms[key]
+
+    def group(self, group: Any) -> Any:
+        """The columns (m, n) of a group, and what it sums besides."""
+        if group not in self._groups:
+            self._groups[group] = group.of(self.piece, self.policies[group.target], self.logging)
+        return self._groups[group]
+
+    def logged_probability(self, target: int) -> Floats:
+        """The target's probability of each logged action."""
+        return logged_probability(self.policies[target], self.piece.batch())
+
+    @cached_property
+    def surprises(self) -> tuple[Floats, Floats]:
+        assert self.logging is not None
+        assert self.popularity is not None
+        return surprises(self.logging, self.piece.batch(), self.popularity)

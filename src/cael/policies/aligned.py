@@ -1,0 +1,120 @@
+"""Policies as the engine asks them: rows counted within a batch, and each row asked once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, final
+
+import numpy as np
+
+from cael.common.types import Floats, Ints
+from cael.policies import policy as gate
+from cael.policies.policy import Policy, Tabular, Uniform
+from cael.policies.support import Support
+
+if TYPE_CHECKING:
+    from cael.log.logged import Batch
+
+MOST_CELLS = 2**22
+"""Rows times actions of a batch up to which a policy is asked once for everything."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Aligned(Policy):
+    """A policy that counts rows as its log does, for batches that count their own. numbers: of the batch's rows."""
+
+    trusted: ClassVar[bool] = True
+    inner: Policy
+    numbers: slice | Ints
+
+    def __repr__(self) -> str:
+        return repr(self.inner)
+
+    @property
+    def n_actions(self) -> int | None:  # type: ignore[override]
+        return self.inner.n_actions
+
+    @property
+    def complete(self) -> bool:  # type: ignore[override]
+        return self.inner.complete
+
+    @property
+    def least(self) -> float | None:  # type: ignore[override]
+        return self.inner.least
+
+    @property
+    def most(self) -> float | None:  # type: ignore[override]
+        return self.inner.most
+
+    @property
+    def positive(self) -> bool:  # type: ignore[override]
+        return self.inner.positive
+
+    @property
+    def fixed(self) -> Floats | None:
+        return self.inner.fixed
+
+    def _there(self, batch: Batch) -> Batch:
+        if isinstance(self.numbers, slice) and isinstance(batch.rows, slice):
+            start = self.numbers.start
+            return replace(batch, rows=slice(start + batch.rows.start, start + batch.rows.stop))
+        if isinstance(self.numbers, slice):
+            return replace(batch, rows=self.numbers.start + batch.row_numbers)
+        return replace(batch, rows=self.numbers[batch.rows])
+
+    def probabilities(self, batch: Batch) -> Floats:
+        return gate.probabilities(self.inner, self._there(batch))
+
+    def logged_probability(self, batch: Batch) -> Floats:
+        return gate.logged_probability(self.inner, self._there(batch))
+
+    def support(self, batch: Batch) -> Support | None:
+        return gate.support(self.inner, self._there(batch))
+
+    def probability_of(self, batch: Batch, actions: Ints) -> Floats:
+        return gate.probability_of(self.inner, self._there(batch), actions)
+
+    def draw(self, batch: Batch, u: Floats) -> Ints:
+        return gate.draw(self.inner, self._there(batch), u)
+
+
+def aligned(policy: Policy, numbers: slice | Ints) -> Policy:
+    """The policy for batches that count their own rows."""
+    return policy if isinstance(policy, Uniform) or policy.fixed is not None else Aligned(policy, numbers)
+
+
+def asked_once(policy: Policy, batch: Batch) -> Policy:
+    """The policy with its probabilities on this batch as a table, where that is small and it has no shorter form."""
+    small = len(batch) * batch.n_actions <= MOST_CELLS
+    if not small or not policy.complete or policy.fixed is not None or isinstance(policy, Tabular | Uniform):
+        return policy
+    if len(batch) == 0 or gate.support(policy, batch.part(slice(0, 1))) is not None:
+        return policy
+    return Asked(policy, np.asarray(gate.probabilities(policy, batch), dtype=np.float64))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Asked(Policy):
+    """A policy whose probabilities (b, k) on a batch are known; only draws are asked of it again."""
+
+    trusted: ClassVar[bool] = True
+    inner: Policy
+    table: Floats
+
+    def __repr__(self) -> str:
+        return repr(self.inner)
+
+    def probabilities(self, batch: Batch) -> Floats:
+        return self.table[batch.rows]
+
+    def logged_probability(self, batch: Batch) -> Floats:
+        return self.table[batch.row_numbers, batch.actions]
+
+    def probability_of(self, batch: Batch, actions: Ints) -> Floats:
+        entries = self.table[batch.row_numbers[:, None], np.maximum(actions, 0)]
+        return np.where(actions >= 0, entries, 0.0)
+
+    def draw(self, batch: Batch, u: Floats) -> Ints:
+        return gate.draw(self.inner, batch, u)

@@ -1,0 +1,126 @@
+"""Sums over all actions of a row, or over rows for each action, from lists where policies have them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cael.common.types import Floats
+from cael.policies import draws
+from cael.policies.policy import Policy, logged_probability, probabilities, probability_of, support
+from cael.policies.support import Support
+
+if TYPE_CHECKING:
+    from cael.log.logged import Batch
+
+TINY = 1e-300
+
+
+def unsupported(logging: Policy, policy: Policy, batch: Batch) -> Floats:
+    """The target's probability (b,) of actions that the logging policy never plays, from whichever has a list."""
+    if logging.least or logging.positive:
+        return np.zeros(len(batch))
+    target, logged = support(policy, batch), support(logging, batch)
+    if target is not None and not target.rest.any():
+        never = probability_of(logging, batch, target.actions) <= 0
+        return np.where(never, target.probabilities, 0.0).sum(axis=1)
+    if logged is not None:
+        p = probability_of(policy, batch, logged.actions)
+        listed = np.where(logged.probabilities > 0, 0.0, p).sum(axis=1)
+        return np.where(logged.rest > 0, listed, listed + np.maximum(1 - p.sum(axis=1), 0.0))
+    return batch.in_parts(
+        lambda part, _: np.where(probabilities(logging, part) <= 0, probabilities(policy, part), 0.0).sum(axis=1)
+    )
+
+
+def second_moments(logging: Policy, policy: Policy, batch: Batch) -> Floats:
+    """sum_a pi^2 / mu (b,); from lists alone where both policies have one, or the target has one without a rest."""
+    target, logged = support(policy, batch), support(logging, batch)
+    if target is not None and not target.rest.any():
+        return _squares(target.probabilities, probability_of(logging, batch, target.actions)).sum(axis=1)
+    if target is not None and logged is not None:
+        return _listed_second_moments(logging, target, logged, batch)
+    return batch.in_parts(
+        lambda part, _: _squares(probabilities(policy, part), probabilities(logging, part)).sum(axis=1)
+    )
+
+
+def _listed_second_moments(logging: Policy, target: Support, logged: Support, batch: Batch) -> Floats:
+    both, _, (extra,) = draws.merged(
+        np.hstack([target.actions, logged.actions]), np.hstack([target.excess(), np.zeros(logged.actions.shape)])
+    )
+    pi = np.where(both >= 0, extra + target.rest[:, None], 0.0)
+    listed = _squares(pi, probability_of(logging, batch, both)).sum(axis=1)
+    return listed + (batch.n_actions - (both >= 0).sum(axis=1)) * _squares(target.rest, logged.rest)
+
+
+def _squares(pi: Floats, mu: Floats) -> Floats:
+    return np.divide(pi**2, mu, out=np.zeros_like(pi), where=mu > 0)
+
+
+def totals(policy: Policy, batch: Batch, of: Callable[[Floats], Floats] = lambda p: p) -> Floats:
+    """The sum over rows of a function of the policy's probability of each action, (k,); by default of itself."""
+    if policy.fixed is not None:
+        return len(batch) * of(policy.fixed)
+    listed = support(policy, batch)
+    if listed is None:
+        sums = np.zeros(batch.n_actions)
+        for part in batch.parts():
+            sums += of(probabilities(policy, part)).sum(axis=0)
+        return sums
+    rest = listed.rest[:, None]
+    there = listed.actions >= 0
+    more = np.where(there, of(np.where(there, listed.probabilities, rest)) - of(rest), 0.0)
+    named = np.bincount(np.maximum(listed.actions, 0).ravel(), more.ravel(), batch.n_actions)
+    return np.maximum(named + float(of(rest).sum()), 0.0)
+
+
+def variances(p: Floats) -> Floats:
+    """p (1 - p): the variance of whether an action is drawn."""
+    return p * (1 - p)
+
+
+def surprises(policy: Policy, batch: Batch, popularity: Floats) -> tuple[Floats, Floats]:
+    """(b,) log p(a_i) - sum_a p log p, and the same of p / popularity; popularity: (k,) log of any distribution."""
+    own = np.log(np.maximum(logged_probability(policy, batch), TINY))
+    popular = popularity[batch.actions]
+    if policy.fixed is not None:
+        surprise = own - _entropy(policy.fixed)
+        return surprise, surprise - (popular - policy.fixed @ popularity)
+    listed = support(policy, batch)
+    if listed is None:
+        both = batch.in_parts(lambda part, _: _sums(probabilities(policy, part), popularity))
+        entropy, mean = both[:, 0], both[:, 1]
+    else:
+        others = batch.n_actions - (listed.actions >= 0).sum(axis=1)
+        entropy = _entropy(listed.probabilities) + others * _entropy(listed.rest[:, None])
+        mean = (listed.excess() * popularity[np.maximum(listed.actions, 0)]).sum(axis=1)
+        mean = mean + listed.rest * float(popularity.sum())
+    surprise = own - entropy
+    return surprise, surprise - (popular - mean)
+
+
+def _sums(p: Floats, popularity: Floats) -> Floats:
+    """(b, 2) sum_a p log p, and sum_a p popularity."""
+    return np.stack([_entropy(p), p @ popularity], axis=1)
+
+
+def _entropy(p: Floats) -> Floats:
+    """sum p log p over the last axis."""
+    sums: Floats = np.einsum("...j,...j->...", p, np.log(np.maximum(p, TINY)))
+    return sums
+
+
+def worst_sum(policy: Policy, batch: Batch) -> float:
+    """The largest distance of a row's probabilities from a sum of one."""
+    if policy.fixed is not None:
+        return abs(float(policy.fixed.sum()) - 1)
+    listed = support(policy, batch)
+    if listed is None:
+        sums = batch.in_parts(lambda part, _: probabilities(policy, part).sum(axis=1))
+    else:
+        others = batch.n_actions - (listed.actions >= 0).sum(axis=1)
+        sums = listed.probabilities.sum(axis=1) + others * listed.rest
+    return float(np.abs(sums - 1).max(initial=0.0))

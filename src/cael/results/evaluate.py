@@ -1,0 +1,178 @@
+"""evaluate: one policy by several estimators side by side, with the verdict on them."""
+
+from __future__ import annotations
+
+import warnings as python_warnings
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from cael.embedding.auto import Auto
+from cael.embedding.cael import CAEL
+from cael.embedding.learned import AELMIPS, CAELMIPS, NetworkDM
+from cael.engine.answer import Answer
+from cael.engine.asking import as_engine_log, ask
+from cael.engine.columns import Control, Outcome
+from cael.engine.moments import Combination
+from cael.errors import InputError, LogError, NeedsError, choose
+from cael.estimators.direct import DM
+from cael.estimators.doubly_robust import DR, SNDR, DRos, SubGaussianDR, SwitchDR
+from cael.estimators.estimator import Estimator
+from cael.estimators.marginal import MIPS
+from cael.estimators.weighting import IPS, SNIPS, BaselineIPS, LoggedMean, SubGaussianIPS
+from cael.inference import intervals as inference
+from cael.judging.checks import choose_headline
+from cael.judging.judge import judge
+from cael.judging.overlap_facts import overlap_of
+from cael.judging.verdict import Thresholds
+from cael.log.held import EngineLog
+from cael.log.logged import LoggedData
+from cael.log.scanned import ScannedLog
+from cael.log.targets import Target
+from cael.policies.policy import Policy
+from cael.results.evaluation import Evaluation
+
+LEARN = True
+"""Whether `evaluate` trains CAEL's networks unless it is told not to."""
+
+
+def panel(which: str = "default") -> tuple[Estimator, ...]:
+    """The estimators that every evaluation shows side by side ("default"), those and the rest ("all"), or "learned".
+
+    The learned ones train networks: Auto, CAEL, and those of the paper.
+    """
+    choose("panel", which, ("default", "all", "learned"))
+    default = (LoggedMean(), IPS(), SNIPS(), DM(), DR(), SNDR())
+    more = (BaselineIPS(), SubGaussianIPS(), SwitchDR(), DRos(), SubGaussianDR(), MIPS())
+    if which == "learned":
+        return (Auto(), CAEL(), CAELMIPS(), AELMIPS(), NetworkDM())
+    return default if which == "default" else (*default, *more)
+
+
+def default_estimator(log: EngineLog, targets: Sequence[Target], learn: bool | None) -> Estimator:
+    """The estimator that decisions rest on unless another is asked for: the same in evaluate, compare and segments.
+
+    Auto; without learning SNDR, or SNIPS where a target is known on logged actions alone; DM without propensities.
+    """
+    if not log.has_propensities:
+        return DM()
+    if LEARN if learn is None else learn:
+        return Auto()
+    given = log.predictions is not None and len(targets) == 1
+    return SNDR() if given or all(target.complete for target in targets) else SNIPS()
+
+
+def panel_with(
+    estimators: Sequence[Estimator] | Estimator | None, learn: bool | None
+) -> tuple[dict[str, Estimator], dict[str, Estimator]]:
+    """The default panel with what was asked for in it, and what was asked for, both by name."""
+    given = () if estimators is None else (estimators,) if isinstance(estimators, Estimator) else tuple(estimators)
+    for estimator in given:
+        if not isinstance(estimator, Estimator):
+            raise InputError(f"estimators must be cael estimators, such as cael.SNIPS(); got {estimator!r}.")
+    first = (Auto(),) if (LEARN if learn is None else learn) else ()
+    asked = {estimator.name: estimator for estimator in given}
+    return {**{estimator.name: estimator for estimator in (*first, *panel())}, **asked}, asked
+
+
+def evaluate(
+    log: LoggedData | ScannedLog,
+    policy: Policy | ArrayLike | str,
+    estimators: Sequence[Estimator] | Estimator | None = None,
+    *,
+    level: float = 0.95,
+    headline: str | Estimator | None = None,
+    thresholds: Thresholds | None = None,
+    learn: bool | None = None,
+) -> Evaluation:
+    """What the policy would have earned per row of the log, by several estimators side by side.
+
+    Auto comes first, then LoggedMean, IPS, SNIPS, DM, DR and SNDR; `estimators` are added to them (one of the same
+    name takes the place of the default). Those of the default panel that the log or the policy does not allow are
+    listed as skipped, with the reason; an estimator that was asked for and cannot be computed is an error.
+
+    learn: False leaves Auto out, which trains networks (CAEL) where torch is installed: seconds to a minute, and about
+    four minutes for a million rows.
+
+    headline: the estimate that the verdict is about, by name or as one of `estimators`; by default the first that
+    exists of Auto, SNDR, DR, SNIPS, BaselineIPS, IPS, DM. thresholds: where a doubt becomes a caution or a refusal.
+
+    log: in memory, or scanned (`cael.scan`). policy may be a text such as "topk:items+chances" where the log was read
+    from a table. Estimators that need all rows at once are skipped on a scanned log, with the reason.
+    """
+    inference.check_level(level)
+    answer, asked = asked_about(as_engine_log(log), {"": policy}, estimators, learn)
+    warn(answer)
+    return evaluation_of(answer, asked, level, headline, thresholds)
+
+
+def asked_about(
+    log: EngineLog,
+    policies: Mapping[str, Any],
+    estimators: Sequence[Estimator] | Estimator | None,
+    learn: bool | None,
+    **cuts: Any,
+) -> tuple[Answer, Collection[str]]:
+    """The answer to the default panel with what was asked for in it; and the names of that. cuts: segments, windows."""
+    wanted, asked = panel_with(estimators, learn)
+    refuse_constant_rewards(log)
+    controls = [outcome_of(estimator) for estimator in (SNDR(), *wanted.values())]
+    answer = ask(log, policies, list(wanted.values()), asked=asked, controls=list(dict.fromkeys(controls)), **cuts)
+    answer.refuse_constant()
+    return answer, asked
+
+
+def evaluation_of(
+    answer: Answer,
+    asked: Collection[str],
+    level: float,
+    headline: str | Estimator | None,
+    thresholds: Thresholds | None,
+) -> Evaluation:
+    """The evaluation of the first target of an answer. asked: names of the estimators that were asked for."""
+    estimates, skipped = answer.estimates(0, asked)
+    if not any(estimate.estimator != "LoggedMean" for estimate in estimates):
+        reasons = " ".join(f"{name}: {why}" for name, why in skipped)
+        raise NeedsError(f"nothing can be said about this policy: {reasons}")
+    chosen = choose_headline(estimates, headline.name if isinstance(headline, Estimator) else headline)
+    return Evaluation(
+        tuple(estimates), tuple(skipped), headline=chosen,
+        verdict=judge(answer, 0, estimates, chosen, level, thresholds), log=answer.log.described(answer.n),
+        policy=answer.targets[0].label, overlap=overlap_of(answer, 0), level=level, control=control_of(answer, chosen),
+    )  # fmt: skip
+
+
+def outcome_of(estimator: Estimator) -> Outcome:
+    """The outcome model of an estimator, that of SNDR where it has none; a control variate is made of it."""
+    if not isinstance(estimator, DM | DR | SNDR | SwitchDR | DRos | SubGaussianDR):
+        estimator = SNDR()
+    return Outcome(estimator.outcome, estimator.folds, estimator.seed)
+
+
+def control_of(answer: Answer, name: str, target: int = 0) -> Combination | None:
+    """The control variate for the lift of an estimate; None where the logging policy is not known in full."""
+    part = answer.part(name, target)
+    outcomes = [column.outcome for column in part.columns if hasattr(column, "outcome")]
+    own = Control(outcomes[0]) if outcomes else Control(outcome_of(SNDR()))
+    for column in (own, Control(outcome_of(SNDR()))):
+        if column in answer.index:
+            return answer.single(column)
+    return None
+
+
+def warn(answer: Answer) -> None:
+    for message in answer.warnings:
+        python_warnings.warn(message, stacklevel=3)
+
+
+def refuse_constant_rewards(log: EngineLog) -> None:
+    """A log in memory in which every reward is the same is refused before anything is trained."""
+    rows = getattr(log, "log", None)
+    if rows is None or not (rows.rewards == rows.rewards[0]).all():
+        return
+    raise LogError(
+        f"every one of the {len(rows)} rewards is {rows.rewards[0]:g}: this log cannot tell one policy from another. "
+        "Check that the reward column is the right one, or collect more rows. (A single estimator can still be run by "
+        "its own estimate(log, policy).)"
+    )
