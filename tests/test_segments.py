@@ -11,7 +11,7 @@ from rich.console import Console
 
 import cael
 from cael import InputError
-from cael.results.segmentation import between_variance, cochran, shrink
+from cael.inference.shrinkage import between_variance, cochran, shrink
 
 WORLD = cael.worlds.PaperWorld(n_actions=10, gamma=0.3)
 LOG = WORLD.sample(3000, seed=0)

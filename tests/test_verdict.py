@@ -13,14 +13,15 @@ from rich.console import Console
 
 import cael
 from cael import Check, InputError, Thresholds
+from cael.engine.asking import as_engine_log, ask
 from cael.experiments import verdicts as experiment
 from cael.experiments.broken import ClickWorld
-from cael.judging.checks import judge
-from cael.judging.survey import survey
+from cael.judging.judge import judge
 from cael.judging.verdict import verdict_of, worst
 
 WORLD = cael.worlds.PaperWorld(n_actions=10, gamma=0.3)
 LOG = WORLD.sample(3000, seed=0)
+ANSWER = ask(as_engine_log(LOG), {"": WORLD.target}, [cael.SNDR(), cael.SNIPS()])
 
 
 def broken(condition, seed=0):
@@ -104,24 +105,23 @@ def test_unsupported_mass_is_a_caution_and_then_a_refusal():
 
 
 def test_estimators_that_should_agree_and_do_not():
-    w = cael.Problem(LOG, WORLD.target)
-    sndr, snips = cael.SNDR().solve(w), cael.SNIPS().solve(w)
-    away = dataclasses.replace(snips, value=snips.value + 1, contributions=snips.contributions + 1)
-    found = judge(LOG, survey(LOG, WORLD.target), [sndr, away], "SNDR")
+    sndr, snips = ANSWER.of("SNDR", 0), ANSWER.of("SNIPS", 0)
+    away = dataclasses.replace(snips, value=snips.value + 1, contributions=snips.contributions + 1, sums=None)
+    found = judge(ANSWER, 0, [sndr, away], "SNDR")
     assert next(each for each in found.checks if each.name == "disagreement").status == "fail"
     assert found.level == "refuse"
 
 
 @pytest.mark.parametrize(("times", "status"), [(0.5, "pass"), (2.0, "warn"), (9.0, "fail")])
 def test_a_bound_on_the_bias_is_measured_against_the_noise(times, status):
-    estimate = cael.SNDR().estimate(LOG, WORLD.target)
+    estimate = ANSWER.of("SNDR", 0)
     half = estimate.interval().width / 2
     bounded = dataclasses.replace(
         estimate, diagnostics=dataclasses.replace(estimate.diagnostics, bias_bound=times * half)
     )
-    found = judge(LOG, survey(LOG, WORLD.target), [bounded], "SNDR")
+    found = judge(ANSWER, 0, [bounded], "SNDR")
     assert next(each for each in found.checks if each.name == "bias").status == status
-    unbounded = judge(LOG, survey(LOG, WORLD.target), [estimate], "SNDR")
+    unbounded = judge(ANSWER, 0, [estimate], "SNDR")
     assert all(each.name != "bias" for each in unbounded.checks)
 
 

@@ -119,10 +119,10 @@ def test_exact_marginal_weights_average_to_one_under_the_logging_policy(problem,
     group = np.random.default_rng(groups).integers(0, groups, k)
     mu = np.concatenate([cael.policies.policy.probabilities(log.logging, batch) for batch in log.batches(k)])
     every = cael.LoggedData(
-        np.repeat(log.contexts, k, axis=0), np.tile(np.arange(k), n), np.zeros(n * k), logging=np.repeat(mu, k, axis=0)
+        np.repeat(log.contexts, k, axis=0), np.tile(np.arange(k), n), np.ones(n * k), logging=np.repeat(mu, k, axis=0)
     )
-    problem = cael.Problem(every, np.repeat(pi, k, axis=0))
-    rho = cael.MIPS(group, posterior="exact")._exact(problem).reshape(n, k)
+    found = cael.MIPS(group, posterior="exact").estimate(every, np.repeat(pi, k, axis=0))
+    rho = found.contributions.reshape(n, k)  # all rewards are 1
     np.testing.assert_allclose((mu * rho).sum(axis=1), 1, atol=1e-9)
 
 

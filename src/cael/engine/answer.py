@@ -101,8 +101,9 @@ class Answer:
         """The estimate whose contributions are a score of some columns."""
         sums = self.combination(columns, score)
         held = self.log.log if isinstance(self.log, Held) else None
+        rows = sums.buckets if held is None else sums.rows
         return Estimate(
-            estimator=name, value=sums.value, contributions=sums.rows if held is not None else sums.buckets,
+            estimator=name, value=sums.value if held is None else float(rows.mean()), contributions=rows,
             key=self.log.key, diagnostics=diagnostics, clusters=None if held is None else held.clusters,
             score_range=score_range if held is not None else None, sums=sums,
         )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -184,8 +184,7 @@ class WholePart(Part):
         return (self.column,)
 
     def estimate(self, answer: Answer) -> Estimate:
-        score, found = Score(0.0, np.ones(1)), self.found
-        return answer.estimate(self.name, self.columns, score, found.diagnostics, found.score_range)
+        return replace(self.found, sums=answer.single(self.column))
 
 
 def form_part(asking: Asking, name: str, target: int, form: Form) -> FormPart:

@@ -16,10 +16,10 @@ from cael.errors import NeedsError, SupportError
 from cael.estimators.problem import Problem
 from cael.inference.diagnostics import Diagnostics, weighted
 from cael.inference.estimate import Estimate, ScoreRange
+from cael.log.logged import LoggedData
 from cael.policies.policy import Policy
 
 if TYPE_CHECKING:
-    from cael.log.logged import LoggedData
     from cael.log.scanned import ScannedLog
 
 
@@ -58,6 +58,10 @@ class Estimator(ABC):
     @final
     def estimate(self, log: LoggedData | ScannedLog, policy: Policy | ArrayLike | str) -> Estimate:
         """What the policy would have earned per row of the log."""
+        if type(self).solve is not Estimator.solve and isinstance(log, LoggedData):
+            problem = Problem(log, policy)
+            problem.require(self.name, self.needs)
+            return self.solve(problem)
         return ask(as_engine_log(log), {"": policy}, [self], asked=(self.name,)).of(self.name, 0)
 
     @property

@@ -284,7 +284,9 @@ def _log(
 
 def _from_npz(path: Path) -> LogTable:
     log = load_log(path)
-    return LogTable(
+    table = LogTable(
         log=log, actions=tuple(range(log.n_actions)), columns=Columns(), segments=(), rows_read=len(log), dropped=(),
         notes=(), warnings=(), source=str(path), _rows=None,
     )  # fmt: skip
+    log.with_table(table)
+    return table

@@ -40,9 +40,9 @@ def parts_of_keys(keys: Array, folds: int, halves: int, seed: int) -> Ints:
 
 
 def distinct_keys(labels: list[object]) -> Array:
-    """(m,) 64 bits for each distinct label, the same in every batch, file and process."""
+    """(m,) 64 bits for each distinct label, the same in every batch, file and process; a number is its own key."""
     if labels and isinstance(labels[0], int):
-        return mixed(np.array(labels, dtype=np.int64).view(np.uint64))
+        return np.array(labels, dtype=np.int64).view(np.uint64)
     digests = [hashlib.blake2b(str(label).encode(), digest_size=8).digest() for label in labels]
     return np.frombuffer(b"".join(digests), dtype=np.uint64)
 
@@ -50,6 +50,6 @@ def distinct_keys(labels: list[object]) -> Array:
 def label_keys(labels: Array) -> Array:
     """(n,) 64 bits for each label of an array."""
     if labels.dtype.kind in "iu":
-        return mixed(labels.astype(np.int64).view(np.uint64))
+        return labels.astype(np.int64).view(np.uint64)
     distinct, codes = np.unique(labels, return_inverse=True)
     return distinct_keys(distinct.tolist())[codes]

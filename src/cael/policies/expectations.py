@@ -48,6 +48,8 @@ def second_moments(logging: Policy, policy: Policy, batch: Batch) -> Floats:
 
 
 def _listed_second_moments(logging: Policy, target: Support, logged: Support, batch: Batch) -> Floats:
+    if target.actions.shape[1] + logged.actions.shape[1] == 0:
+        return batch.n_actions * _squares(target.rest, logged.rest)
     both, _, (extra,) = draws.merged(
         np.hstack([target.actions, logged.actions]), np.hstack([target.excess(), np.zeros(logged.actions.shape)])
     )
