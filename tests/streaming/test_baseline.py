@@ -1,4 +1,4 @@
-"""BaselineIPS on a scanned log: that of a log in memory with the folds of the stream."""
+"""BaselineIPS on a scanned log: the definition, row by row."""
 
 import tempfile
 from pathlib import Path
@@ -13,7 +13,6 @@ import cael.io
 from cael.inference import weights
 from cael.log import budget
 from tests.streaming.logs import K, table, write
-from tests.streaming.worlds import folds_in_order
 
 
 def by_rows(w, r, folds):
@@ -34,14 +33,15 @@ def by_rows(w, r, folds):
     offset=st.sampled_from([0.0, -7.0, 1e6]),
     seed=st.integers(0, 20),
 )
-def test_it_is_the_definition_with_the_folds_of_the_stream(n, cuts, batch, folds, offset, seed):
+def test_it_is_the_definition_row_by_row(n, cuts, batch, folds, offset, seed):
     log = table(n, seed, offset=offset)
     estimator = cael.BaselineIPS(folds=folds, seed=seed)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(budget, "MOST_ROWS", batch)
-        scanned = cael.scan(write(Path(folder) / "log", log, cuts, 90), n_actions=K)
+        where = write(Path(folder) / "log", log, cuts, 90)
+        scanned = cael.scan(where, n_actions=K)
         found = cael.evaluate(scanned, "p", estimator, learn=False)[estimator.name]
-        split = folds_in_order(scanned, folds, seed)
+        split = cael.read(where, n_actions=K).folds(folds, seed)
     z = by_rows(log["p"].to_numpy() / log["propensity"].to_numpy(), log["reward"].to_numpy(), split)
     assert found.value == pytest.approx(z.mean(), rel=1e-9, abs=1e-9 * z.std())
     assert found.stderr == pytest.approx(z.std(ddof=1) / np.sqrt(n), rel=1e-7)

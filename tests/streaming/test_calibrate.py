@@ -1,6 +1,5 @@
 """calibrate on a scanned log: on the rows of a sample, and as in memory where that is the log."""
 
-import numpy as np
 import pytest
 
 import cael
@@ -17,14 +16,10 @@ def scanned(folder, n, **given):
 
 @pytest.mark.parametrize("logging", [None, "dense:mu"])
 def test_where_the_sample_is_the_log_it_is_that_of_memory(tmp_path, logging):
-    there, log, world = scanned(tmp_path, 500, logging=logging)
-    kept = world.sample(500, 0)
-    known = {"logging": np.array(log["mu"].to_pylist())} if logging else {"propensities": kept.propensities}
-    twin = cael.LoggedData(
-        kept.contexts, kept.actions, kept.rewards, n_actions=20, action_features=kept.action_features, **known
-    )
+    there, _, _ = scanned(tmp_path, 500, logging=logging)
+    twin = cael.read(tmp_path / "log", COLUMNS, actions=paper(500)[1], logging=logging)
     here = cael.calibrate(there, "dense:pi", PANEL, repeats=3)
-    expected = cael.calibrate(twin, np.array(log["pi"].to_pylist()), PANEL, repeats=3)
+    expected = cael.calibrate(twin, "dense:pi", PANEL, repeats=3)
     assert here.redrawn == expected.redrawn == (logging is not None)
     assert here.to_dict() == expected.to_dict()
 

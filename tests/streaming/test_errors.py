@@ -93,7 +93,6 @@ def test_estimators_that_need_the_log_in_memory_are_skipped_or_refused(tmp_path)
     assert "probabilities of all actions" in dict(found.skipped)["DR"]
     for estimator in (
         cael.MIPS(),
-        cael.SLOPE([cael.IPS(), cael.SwitchDR()]),
         cael.CAELMIPS(),
     ):
         with pytest.raises(cael.NeedsError):

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 import cael
+import cael.io
 from cael.engine import learning
 from cael.log import budget
 from cael.policies.propensity import EstimatedLogging, estimated
 from tests.streaming.logs import write
 from tests.streaming.test_equal import same
-from tests.streaming.worlds import COLUMNS, folds_in_order, paper
+from tests.streaming.worlds import COLUMNS, paper
 
 pytestmark = pytest.mark.filterwarnings("ignore:There are no logged propensities")
 PANEL = [cael.IPS(), cael.SNIPS(), cael.DR(cael.FixedOutcome(np.zeros(20)))]
@@ -22,25 +23,21 @@ def scanned(folder, n=600, cuts=(200, 330), clusters=None, **given):
     return cael.scan(write(folder / "log", kept, list(cuts)), roles, actions=actions, **given), log, world
 
 
-def in_memory(found, log, world, clusters=None):
-    """The same log with a logging policy that is estimated with the folds of the stream."""
-    contexts = np.stack([log[name].to_numpy() for name in log.column_names if name.startswith("x_")], axis=1)
-    users = None if clusters is None else np.unique(log["user"].to_pylist(), return_inverse=True)[1]
-    given = {"n_actions": 20, "clusters": users}
-    plain = cael.LoggedData(contexts, log["action"].to_numpy(), log["reward"].to_numpy(), **given)
-    policy = estimated(plain, folds_in_order(found, 5, 0))
-    return cael.LoggedData(contexts, plain.actions, plain.rewards, logging=policy, **given)
+def in_memory(folder, clusters=None):
+    """The same log in memory."""
+    roles = {**COLUMNS, "cluster": None if clusters is None else "user"}
+    return cael.io.open_log(folder / "log", roles, actions=paper(600)[1])
 
 
 @pytest.mark.parametrize("clusters", [None, 90])
 @pytest.mark.parametrize("batch", [70, 10_000])
 def test_where_the_sample_is_the_log_the_answer_is_that_of_memory(tmp_path, monkeypatch, clusters, batch):
     monkeypatch.setattr(budget, "MOST_ROWS", batch)
-    there, log, world = scanned(tmp_path, clusters=clusters)
-    kept = in_memory(there, log, world, clusters)
+    there, _, _ = scanned(tmp_path, clusters=clusters)
+    kept = in_memory(tmp_path, clusters)
     found = cael.evaluate(there, "dense:pi", PANEL, learn=False)
     for each in PANEL:
-        same(found[each.name], each.estimate(kept, world.target))
+        same(found[each.name], each.estimate(kept.log, "dense:pi"))
 
 
 def test_of_a_long_log_a_sample_is_enough(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ import cael
 import cael.io
 from cael.log import budget
 from tests.streaming.logs import K, table, write
-from tests.streaming.worlds import COLUMNS, folds_in_order, paper
+from tests.streaming.worlds import COLUMNS, paper
 
 pytest.importorskip("torch")
 
@@ -60,14 +60,13 @@ def exactly(monkeypatch):
 
 
 def twins(tmp_path, monkeypatch, *, cuts, group, batch, clusters=None, n=500, workers=1, columns=None):
-    """A scanned log, and the same log in memory with the folds of the stream."""
+    """A scanned log, and the same log in memory."""
     monkeypatch.setattr(budget, "MOST_ROWS", batch)
     log, actions, _ = paper(n, clusters=clusters)
     roles = {**COLUMNS, "cluster": "user" if clusters else None, **(columns or {})}
-    kept = cael.io.open_log(log, roles, actions=actions, logging="mu")
     where = write(tmp_path / "log", log, cuts, group)
+    kept = cael.io.open_log(where, roles, actions=actions, logging="mu")
     scanned = cael.scan(where, roles, actions=actions, logging="mu", workers=workers, memory="4GiB")
-    monkeypatch.setattr(cael.LoggedData, "folds", lambda _, count, seed: folds_in_order(scanned, count, seed))
     return scanned, kept.log, kept.policy("pi")
 
 
@@ -226,7 +225,7 @@ def test_rewards_that_are_all_equal_leave_cael_out(tmp_path):
     log = uniform_log().set_column(1, "reward", pa.array(np.ones(400)))
     pa.parquet.write_table(log, tmp_path / "log.parquet")
     scanned = cael.scan(tmp_path / "log.parquet", n_actions=4, logging="uniform")
-    with pytest.raises(cael.NeedsError, match="it needs rewards that are not all equal, to learn from"):
+    with pytest.raises(cael.NeedsError, match="needs rewards that are not all equal, to learn from"):
         cael.evaluate(scanned, np.eye(4)[1], QUICK)
     with pytest.raises(cael.LogError, match="every one of the 400 rewards is 1"):
         cael.evaluate(scanned, np.eye(4)[1], learn=True)

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import cael
-from cael.engine import learning
+from cael.estimators import marginal
 from cael.log import budget
 from tests.streaming.logs import write
 from tests.streaming.test_equal import same
-from tests.streaming.worlds import COLUMNS, folds_in_order, paper
+from tests.streaming.worlds import COLUMNS, paper
 
 GROUPS = (np.arange(20) % 4)[:, None]
 ESTIMATORS = [
@@ -27,13 +27,9 @@ def scanned(folder, n=600, cuts=(200, 330), clusters=None, logging="dense:mu"):
     return cael.scan(write(folder / "log", log, list(cuts)), roles, actions=actions, logging=logging), log, world
 
 
-def in_memory(log, world, clusters=None):
-    contexts = np.stack([log[name].to_numpy() for name in log.column_names if name.startswith("x_")], axis=1)
-    users = None if clusters is None else np.unique(log["user"].to_pylist(), return_inverse=True)[1]
-    return cael.LoggedData(
-        contexts, log["action"].to_numpy(), log["reward"].to_numpy(), logging=np.array(log["mu"].to_pylist()),
-        action_features=world.sample(2, 0).action_features, clusters=users,
-    )  # fmt: skip
+def in_memory(folder, clusters=None):
+    roles = {**COLUMNS, "cluster": None if clusters is None else "user"}
+    return cael.read(folder / "log", roles, actions=paper(600)[1], logging="dense:mu")
 
 
 def by_fields(diagnostics):
@@ -47,7 +43,7 @@ def test_where_the_sample_is_the_log_the_answer_is_that_of_memory(tmp_path, monk
     monkeypatch.setattr(budget, "MOST_ROWS", batch)
     there, log, world = scanned(tmp_path, clusters=clusters)
     found = cael.evaluate(there, "dense:pi", estimator, learn=False)[estimator.name]
-    kept = estimator.estimate(in_memory(log, world, clusters), np.array(log["pi"].to_pylist()))
+    kept = estimator.estimate(in_memory(tmp_path, clusters), "dense:pi")
     same(found, kept)
     for name, value in by_fields(kept.diagnostics).items():
         expected = pytest.approx(value, rel=1e-8, abs=1e-12) if isinstance(value, float) else value
@@ -57,35 +53,35 @@ def test_where_the_sample_is_the_log_the_answer_is_that_of_memory(tmp_path, monk
 
 def test_every_row_is_weighted_by_a_posterior_that_did_not_see_it(tmp_path, monkeypatch):
     there, log, world = scanned(tmp_path)
-    kept, split = in_memory(log, world), folds_in_order(there, 3, 5)
-    monkeypatch.setattr(cael.LoggedData, "folds", lambda *_: split)
+    kept = in_memory(tmp_path)
     estimator = cael.MIPS(folds=3, seed=5)
     found = cael.evaluate(there, "dense:pi", estimator, learn=False)[estimator.name]
     assert found.diagnostics.cross_fitted
-    same(found, estimator.estimate(kept, np.array(log["pi"].to_pylist())))
+    same(found, estimator.estimate(kept, "dense:pi"))
 
 
 def test_of_a_long_log_a_sample_is_enough(tmp_path, monkeypatch):
     """The error of the posterior does not fall with the rows: half of a standard error of a short log is allowed."""
-    monkeypatch.setattr(learning, "MODEL_ROWS", 2000)
+    monkeypatch.setattr(marginal, "MODEL_ROWS", 2000)
     there, log, world = scanned(tmp_path, n=6000)
     estimator = cael.MIPS(offset=True)
     found = cael.evaluate(there, "dense:pi", estimator, learn=False)[estimator.name]
-    kept = estimator.estimate(in_memory(log, world), np.array(log["pi"].to_pylist()))
+    kept = estimator.estimate(in_memory(tmp_path), "dense:pi")
     assert found.value != kept.value and found.value == pytest.approx(kept.value, abs=3 * kept.stderr)
 
 
 def test_several_targets_share_the_posterior_and_keep_their_weights_apart(tmp_path, monkeypatch):
     there, log, world = scanned(tmp_path)
     counted = []
-    monkeypatch.setattr(learning, "fitted", lambda *given, real=learning.fitted: counted.append(1) or real(*given))
+    real = marginal.fit
+    monkeypatch.setattr(marginal, "fit", lambda *given, **more: counted.append(1) or real(*given, **more))
     estimator = cael.MIPS()
     found = {
         row.name: row.estimate for row in cael.compare(there, {"new": "dense:pi", "uniform": "uniform"}, estimator)
     }
-    kept = in_memory(log, world)
+    kept = in_memory(tmp_path)
     assert len(counted) == 1
-    for name, policy in (("new", np.array(log["pi"].to_pylist())), ("uniform", cael.Uniform(20))):
+    for name, policy in (("new", "dense:pi"), ("uniform", cael.Uniform(20))):
         assert found[name].value == pytest.approx(estimator.estimate(kept, policy).value, rel=1e-9)
 
 

@@ -11,18 +11,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from cael.engine.path_columns import largest
 from sklearn.linear_model import LinearRegression
 
 import cael
 from cael.cli import main
-from cael.engine import learning
-from cael.engine.drawn import draw
-from cael.engine.learning import Learning
+from cael.embedding.path_group import largest
+from cael.engine import asking
+from cael.engine.asking import Asking
+from cael.engine.drawn import sample_in_memory, sample_of
 from cael.log import budget
 from cael.log.budget import Budget
 from tests.streaming.logs import write
-from tests.streaming.worlds import COLUMNS, folds_in_order, paper
+from tests.streaming.worlds import COLUMNS, paper
 
 pytest.importorskip("torch")
 
@@ -43,7 +43,7 @@ def test_no_row_is_weighted_by_a_model_that_saw_it_or_its_cluster(clusters, tmp_
     roles = {**COLUMNS, "cluster": "user" if clusters else None}
     some = replace(QUICK, growth=replace(TINY, rows=250), folds=3)
     trained, ridge, weighted, samples = [], [], [], []
-    grow, fit, cells, sampled = sparse.grow, cael.Ridge.fit_without, paths.cells_of, Learning._sample
+    grow, fit, cells, sampled = sparse.grow, cael.Ridge.fit_without, paths.cells_of, Asking.sample
 
     def growing(inputs, data, *given):
         trained.extend(rows.numpy() for rows in data.rows)  # one penalty and one restart: a trial is a fold
@@ -65,16 +65,17 @@ def test_no_row_is_weighted_by_a_model_that_saw_it_or_its_cluster(clusters, tmp_
     monkeypatch.setattr(sparse, "grow", growing)
     monkeypatch.setattr(cael.Ridge, "fit_without", fitting)
     monkeypatch.setattr(paths, "cells_of", looking)
-    monkeypatch.setattr(Learning, "_sample", drawing)
+    monkeypatch.setattr(Asking, "sample", drawing)
     where = write(tmp_path / "log", log, [150, 400], 80)
     scanned = cael.scan(where, roles, actions=actions, logging="mu", memory="2GiB", workers=1)
     found = cael.evaluate(scanned, "pi", some, learn=False)[some.name]
-    (_, sample), *_ = samples
+    sample, *_ = samples
+    places = sample.piece.places
     assert 100 < len(sample.log) <= 250
     assert found.diagnostics.embedding.trained_rows == len(sample.log)
     starts = {0: 0, 1: 150, 2: 400}
     row_of = {(file << 44) + row - starts[file]: row for file in starts for row in range(600) if row >= starts[file]}
-    seen = [[row_of[int(each)] for each in sample.places[rows]] for rows in trained]
+    seen = [[row_of[int(each)] for each in places[rows]] for rows in trained]
     assert len(trained) == len(ridge) == 3
     assert all(np.array_equal(a, b) for a, b in zip(trained, ridge, strict=True))
     assert sorted(row_of[number] for _, number in weighted) == list(range(600))  # every row once
@@ -83,7 +84,7 @@ def test_no_row_is_weighted_by_a_model_that_saw_it_or_its_cluster(clusters, tmp_
         scored = {unit[row_of[number]] for each, number in weighted if each == fold}
         assert len(scored) > 20
         assert not scored & {unit[row] for row in seen[fold]}
-    assert {row for each in seen for row in each} == {row_of[int(each)] for each in sample.places}
+    assert {row for each in seen for row in each} == {row_of[int(each)] for each in places}
 
 
 @pytest.mark.parametrize("clusters", [None, 40])
@@ -93,17 +94,21 @@ def test_the_sample_is_uniform_whole_clusters_and_the_same_however_the_log_is_cu
     counts, made = np.zeros(3000), []
     for group, batch in ((1000, 5000), (70, 97)):
         monkeypatch.setattr(budget, "MOST_ROWS", batch)
-        scanned = cael.scan(write(tmp_path / f"{group}", log, [], group), roles, actions=actions, logging="mu")
+        where = write(tmp_path / f"{group}", log, [], group)
+        scanned = cael.scan(where, roles, actions=actions, logging="mu")
+        kept = cael.read(where, roles, actions=actions, logging="mu")
         for seed in range(40):
-            found, sample = draw(scanned, tuple(scanned.source.names), batch, 600, seed)
-            assert found.rows == 3000
-            made.append(sample.places)
-            assert (np.diff(sample.places) > 0).all()
-            np.testing.assert_array_equal(sample.log.rewards, log["reward"].to_numpy()[sample.places])
-            counts[sample.places] += 0.5
+            sample = sample_of(scanned, 600, seed)
+            places = sample.piece.places
+            assert sample.of == 3000
+            made.append(places)
+            assert (np.diff(places) > 0).all()
+            np.testing.assert_array_equal(sample.log.rewards, log["reward"].to_numpy()[places])
+            np.testing.assert_array_equal(places, sample_in_memory(kept, 600, seed).log.row_numbers)
+            counts[places] += 0.5
             if clusters:
                 users = log["user"].to_numpy()
-                assert not {*users[sample.places]} & {*np.delete(users, sample.places)}
+                assert not {*users[places]} & {*np.delete(users, places)}
                 assert 400 < len(sample.log) <= 600
             else:
                 assert len(sample.log) == 600
@@ -125,8 +130,7 @@ def test_actions_that_a_model_draws_are_those_of_memory(tmp_path, monkeypatch, b
     there = cael.scan(write(tmp_path / "log", log, [], 300), COLUMNS, actions=actions, logging="mu")
     estimator = cael.DR(cael.Sampled(cael.Boosting(max_iter=3), size=5), folds=3)
     found = cael.evaluate(there, "dense:pi", estimator, learn=False)[estimator.name]
-    kept, split = world.sample(900, 0), folds_in_order(there, 3, 0)
-    monkeypatch.setattr(cael.LoggedData, "folds", lambda *_: split)
+    kept = world.sample(900, 0)
     policy = np.array(log["pi"].to_pylist())
     twin = estimator.estimate(kept, policy)
     assert found.value == pytest.approx(twin.value, rel=1e-9)
@@ -162,7 +166,7 @@ def test_trained_on_a_part_the_estimate_is_near_the_truth_and_the_weights_have_m
 
 def test_outcome_models_are_trained_on_a_sample_of_a_long_log(long, monkeypatch):
     where, actions, world = long
-    monkeypatch.setattr(learning, "MODEL_ROWS", 2000)
+    monkeypatch.setattr(asking, "MODEL_ROWS", 2000)
     model = cael.DR(cael.SklearnOutcome(LinearRegression()))
     found = cael.evaluate(cael.scan(where, COLUMNS, actions=actions), "pi", model, learn=False)[model.name]
     assert abs(found.value - world.value(world.target)) < 4 * found.stderr
@@ -186,7 +190,7 @@ def test_auto_is_first_in_a_stream_and_says_what_it_left_out(long, monkeypatch):
     assert any("is too little to train models on a sample of rows of" in each for each in told)
     with pytest.raises(cael.InputError, match="too little to train models"):
         cael.evaluate(poor, "pi", tiny, learn=False)
-    with pytest.raises(cael.NeedsError, match=r"CAEL.*: it needs all probabilities of the logging policy"):
+    with pytest.raises(cael.NeedsError, match=r"CAEL.* needs all probabilities of the logging policy"):
         cael.evaluate(cael.scan(where, COLUMNS, actions=actions), "pi", tiny, learn=False)
 
 

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 import cael
 from cael.engine.asking import ask
-from cael.engine.moments import BUCKETS, Combination, buckets_at, cut, grouped, moments_by, products, together
+from cael.engine.moments import BUCKETS, Combination, buckets_at, grouped, moments_by, products, runs_of, together
 from cael.engine.passes import in_order
-from cael.engine.tally import Rule, Tallying, most_top
+from cael.engine.tally import Tallying, most_top
 from cael.inference import weights as W
+from cael.inference.weight_rules import Clip, Raw, Shrink, SubGaussian, Switch
 from tests.streaming.logs import K, table, write
 
 arrays = st.lists(st.floats(0, 1e6, allow_nan=False, allow_subnormal=False), min_size=1, max_size=300).map(np.array)
@@ -44,7 +45,7 @@ def test_stretches_of_any_size_make_the_same_whole_and_lose_no_digits_to_an_offs
     rng = np.random.default_rng(n)
     features = np.stack([rng.normal(size=n) + offset, rng.normal(size=n), np.full(n, offset)])
     sums = features.sum(axis=1, keepdims=True)
-    found = together(cut(features, size, sums), np.array([float(n)]), sums)
+    found = together(runs_of(features, [*range(size, n, size), n], sums), np.array([float(n)]), sums)
     exact = features.astype(np.longdouble)
     centred = exact - exact.mean(axis=1, keepdims=True)
     assert found.n == n
@@ -145,8 +146,8 @@ def partials():
         log = cael.scan(write(Path(folder), table(500, clusters=30), [100, 220, 230, 400], 60), n_actions=K)
         kept = []
 
-        def catch(function, work, tasks, workers, client):
-            kept.append([function(work, task) for task in tasks])
+        def catch(function, work, log):
+            kept.append([function(work, task) for task in log.tasks])
             found = kept[-1][0]
             for each in kept[-1][1:]:
                 found = found.merge(each)
@@ -184,8 +185,11 @@ def test_partial_results_merge_in_any_order_and_grouping(partials, random):
 
 
 def test_rules_are_functions_of_the_weights_module():
-    w = np.array([0.5, 1.0, 4.0])
-    assert Rule()(w) is w
-    assert np.array_equal(Rule("clip", 2.0)(w), W.clip(w, 2.0))
-    with pytest.raises(cael.InputError, match="rule must be one of"):
-        Rule("double", 2.0)
+    w, mu = np.array([0.5, 1.0, 4.0]), np.array([0.2, 0.1, 0.05])
+    assert Raw()(w, mu) is w
+    assert np.array_equal(Clip(2.0)(w, mu), W.clip(w, 2.0))
+    assert np.array_equal(Switch(2.0)(w, mu), W.switch(w, 2.0))
+    assert np.array_equal(Shrink(3.0)(w, mu), W.shrink(w, 3.0))
+    assert np.array_equal(SubGaussian(0.2)(w, mu), W.subgaussian(w, 0.2))
+    for rule in (Clip(2.0), Switch(2.0), Shrink(3.0), SubGaussian(0.2)):
+        assert rule(np.geomspace(1e-3, 1e6, 2000), np.ones(2000)).max() <= rule.ceiling * (1 + 1e-12)

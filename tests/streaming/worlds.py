@@ -6,8 +6,6 @@ import numpy as np
 import pyarrow as pa
 
 import cael
-from cael.engine.work import pieces
-from cael.log.keys import folds_of
 from cael.worlds import PaperWorld
 
 COLUMNS = {"contexts": ["x_*"]}
@@ -38,15 +36,3 @@ def paper(n: int, k: int = 20, seed: int = 0, clusters: int | None = None) -> tu
         columns["user"] = [f"u{each}" for each in np.random.default_rng(1).integers(0, clusters, n)]
     features = {f"f_{j}": log.action_features[:, j] for j in range(log.action_features.shape[1])}
     return pa.table(columns), pa.table({"action": np.arange(k), **features}), world
-
-
-def folds_in_order(scanned: cael.ScannedLog, count: int, seed: int) -> tuple[np.ndarray, ...]:
-    """The rows of each fold that a stream draws, numbered as in memory."""
-    fold = np.concatenate(
-        [
-            folds_of(piece, task.number, count, seed)
-            for task in scanned.tasks
-            for _, piece in pieces("", task, scanned.door(), scanned.source.names, 10_000, {})
-        ]
-    )
-    return tuple(np.flatnonzero(fold == each) for each in range(count))

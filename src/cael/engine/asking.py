@@ -85,7 +85,10 @@ class Asking:
         }
         return [NEEDS[need] for need in needs if not has[need]]
 
-    def require(self, needs: Sequence[str], target: int) -> None:
+    def require(self, needs: Sequence[str], target: int, model: Any = None) -> None:
+        """An error that says what is missing. model: an outcome model, whose predictions the log may hold."""
+        if isinstance(model, Ridge) and isinstance(self.log.predictions, Pair):
+            needs = [need for need in needs if need != "probabilities"]
         missing = self.missing(needs, target)
         if missing:
             raise NeedsError(f"it needs {'; and '.join(missing)}.")

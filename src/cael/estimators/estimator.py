@@ -39,7 +39,7 @@ class Estimator(ABC):
 
     def part(self, asking: Asking, target: int) -> Part:
         """What the estimator needs of a pass, if this log and this target have it."""
-        asking.require(self.needs, target)
+        asking.require(self.needs, target, getattr(self, "outcome", None))
         if type(self).solve is not Estimator.solve:
             return self._whole(asking, target)
         return form_part(asking, self.name, target, self.formula(asking, target))

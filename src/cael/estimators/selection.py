@@ -41,7 +41,7 @@ class Tuned(Estimator):
         return told if isinstance(told, SLOPE) else None
 
     def part(self, asking: Asking, target: int) -> Part:
-        asking.require(self.needs, target)
+        asking.require(self.needs, target, getattr(self, "outcome", None))
         if self.chooser is None:
             return super().part(asking, target)
         candidates = self.chooser.settled(self, lambda: asking.look(target).largest)

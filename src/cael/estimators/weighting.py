@@ -144,9 +144,9 @@ class BaselinePart(Part):
         answer.need_support(self.target)
         means, c = answer.means(self.columns), np.zeros(3 * self.folds)
         for fold, b in enumerate(baselines(means, answer.products(self.columns))):
-            c[3 * fold : 3 * fold + 3] = answer.r0 + b, -b, 1.0  # r0 + b + w (r - r0 - b)
+            c[3 * fold : 3 * fold + 3] = b, -b, 1.0  # r0 + b + w (r - r0 - b)
         diagnostics = weight_diagnostics(answer, Weight(self.target), cross_fitted=True)
-        return answer.estimate(self.name, self.columns, Score(0.0, c), diagnostics)
+        return answer.estimate(self.name, self.columns, Score(answer.r0, c), diagnostics)
 
 
 def baselines(means: Floats, covariances: Floats) -> Floats:

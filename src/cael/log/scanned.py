@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
 
-from cael.common.types import Floats
+import numpy as np
+
+from cael.common.types import Floats, Ints
 from cael.engine.actions_pass import distinct_actions
 from cael.engine.learning import estimated_logging
 from cael.engine.predictions import Predictions, predictions_of
@@ -21,6 +23,7 @@ from cael.io.reading import Task, batches, fingerprint_of, found_files, opened, 
 from cael.io.sources import Source
 from cael.io.table import columns_found
 from cael.log.budget import Budget, bytes_of
+from cael.log.held import PROBE
 from cael.log.keys import FILE_BITS
 from cael.log.logged import LogKey
 from cael.log.pieces import Door, Piece, Reading, piece_of, refuse_text_contexts, told_flaws
@@ -84,7 +87,7 @@ class ScannedLog:
             return None
         if self.estimates_logging:
             return estimated_logging(self)
-        found = target_of(self.given_logging, self.probe(), self.actions, self.columns.id)
+        found = target_of(self.given_logging, self._head, self.actions, self.columns.id)
         if not found.complete:
             raise InputError(
                 f"logging={self.given_logging!r} knows only the probabilities of the logged actions. Name that column "
@@ -94,7 +97,7 @@ class ScannedLog:
 
     def target(self, given: Any) -> Target:
         """The target policy that this means."""
-        return target_of(given, self.probe(), self.actions, self.columns.id, self.logging)
+        return target_of(given, self._head, self.actions, self.columns.id, self.logging)
 
     @property
     def known(self) -> list[str]:
@@ -160,15 +163,27 @@ class ScannedLog:
 
     def probe(self, *, contexts: bool = False) -> Piece:
         """The first rows, all columns; to see what the columns hold."""
-        if not contexts or not self.columns.contexts:
-            return self._probe
-        refuse_text_contexts(self.source, self.columns)
-        assert self._probe.source is not None
-        return piece_of(self._probe.source, self.door(contexts=True))
+        return self._with_contexts if contexts and self.columns.contexts else self._plain
 
     @cached_property
-    def _probe(self) -> Piece:
-        return first_rows(self.source, self.tasks, self.door(), self.csv_types)
+    def _first(self) -> tuple[Source, Ints]:
+        return first_rows(self.source, self.tasks, self.csv_types)
+
+    @cached_property
+    def _plain(self) -> Piece:
+        return placed(*self._first, self.door())
+
+    @cached_property
+    def _head(self) -> Piece:
+        """The first rows of the first file, to see what policies are; messages name their place."""
+        source, places = self._first
+        rows = source.memory.slice(0, int((places < 1 << FILE_BITS).sum()))
+        return piece_of(as_source(rows, source.name, source.origin or ("", 0)), self.door())
+
+    @cached_property
+    def _with_contexts(self) -> Piece:
+        refuse_text_contexts(self.source, self.columns)
+        return placed(*self._first, self.door(contexts=True))
 
     def reading(
         self, *, contexts: bool = False, propensities: bool = True, segments: tuple[str, ...] = (),
@@ -198,8 +213,7 @@ class ScannedLog:
 
     def row_bytes(self, names: Sequence[str]) -> float:
         """Bytes of a row of these columns, as the first rows have it; numbers become float64."""
-        assert self._probe.source is not None
-        table = self._probe.source.memory
+        table = self._first[0].memory
         return sum(max(8.0, table.column(name).nbytes / max(1, table.num_rows)) for name in names)
 
     def checked(self, partial: Any) -> tuple[tuple[tuple[str, int], ...], list[str]]:
@@ -352,10 +366,27 @@ def actions_of_log(
     return found, [*notes, f"The {len(found)} actions were found by reading column {column!r} once."]
 
 
-def first_rows(table: Source, tasks: tuple[Task, ...], door: Door, types: dict[str, Any], size: int = 4096) -> Piece:
-    """The first batch that has rows."""
+def first_rows(table: Source, tasks: tuple[Task, ...], types: dict[str, Any], size: int = PROBE) -> tuple[Source, Ints]:
+    """The first rows as a table, from as many files as hold them, and their places."""
+    import pyarrow as pa
+
+    parts, places, left = [], [], size
     for task in tasks:
-        for batch in batches(task, table.names, size, types):
-            if batch.num_rows:
-                return piece_of(as_source(batch, table.name, (task.file.path.name, task.first)), door)
-    raise LogError(f"{table.name} has no rows: expected at least 2.")
+        at = task.first
+        for batch in batches(task, table.names, size, types) if left > 0 else ():
+            part = batch.slice(0, left)
+            parts.append(pa.Table.from_batches([part]))
+            places.append((task.number << FILE_BITS) + at + np.arange(part.num_rows))
+            at, left = at + batch.num_rows, left - part.num_rows
+            if left <= 0:
+                break
+    if left == size:
+        raise LogError(f"{table.name} has no rows: expected at least 2.")
+    rows = pa.concat_tables(parts, promote_options="permissive").combine_chunks().to_batches()[0]
+    return as_source(rows, table.name, (tasks[0].file.path.name, tasks[0].first)), np.concatenate(places)
+
+
+def placed(source: Source, places: Ints, door: Door) -> Piece:
+    """The rows of a table without a flaw, with their places."""
+    piece = piece_of(source, door)
+    return replace(piece, known_places=places if piece.rows is None else places[piece.rows])

@@ -73,12 +73,14 @@ def cut_of(
     log: LoggedData | ScannedLog, labels: ArrayLike | str | None, windows: int | None
 ) -> tuple[EngineLog, tuple[str, ...], Windows | None]:
     """The log with its segments, a column of them, or windows of time."""
-    if (labels is None) == (windows is None):
-        raise InputError("segments needs labels, one per row, or windows, a number of time periods; got both or none.")
     if isinstance(log, LoggedData):
+        if (labels is None) == (windows is None):
+            raise InputError(
+                "segments needs labels, one per row, or windows, a number of time periods; got both or none."
+            )
         part = by_label(log, labels) if windows is None else by_time(log, windows)
         return as_engine_log(log, (part,)), (), None
-    if not isinstance(labels, str | None):
+    if (labels is None) == (windows is None) or not isinstance(labels, str | None):
         raise InputError(
             "segments of a scanned log are given by the name of a column, segments(log, policy, 'country'), or by a "
             "number of windows, segments(log, policy, windows=8)."
