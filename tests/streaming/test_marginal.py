@@ -41,7 +41,7 @@ def by_fields(diagnostics):
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda each: f"{each.name} {each.embeddings is None}")
 def test_where_the_sample_is_the_log_the_answer_is_that_of_memory(tmp_path, monkeypatch, clusters, batch, estimator):
     monkeypatch.setattr(budget, "MOST_ROWS", batch)
-    there, log, world = scanned(tmp_path, clusters=clusters)
+    there, _, _ = scanned(tmp_path, clusters=clusters)
     found = cael.evaluate(there, "dense:pi", estimator, learn=False)[estimator.name]
     kept = estimator.estimate(in_memory(tmp_path, clusters), "dense:pi")
     same(found, kept)
@@ -52,7 +52,7 @@ def test_where_the_sample_is_the_log_the_answer_is_that_of_memory(tmp_path, monk
 
 
 def test_every_row_is_weighted_by_a_posterior_that_did_not_see_it(tmp_path, monkeypatch):
-    there, log, world = scanned(tmp_path)
+    there, _, _ = scanned(tmp_path)
     kept = in_memory(tmp_path)
     estimator = cael.MIPS(folds=3, seed=5)
     found = cael.evaluate(there, "dense:pi", estimator, learn=False)[estimator.name]
@@ -63,7 +63,7 @@ def test_every_row_is_weighted_by_a_posterior_that_did_not_see_it(tmp_path, monk
 def test_of_a_long_log_a_sample_is_enough(tmp_path, monkeypatch):
     """The error of the posterior does not fall with the rows: half of a standard error of a short log is allowed."""
     monkeypatch.setattr(marginal, "MODEL_ROWS", 2000)
-    there, log, world = scanned(tmp_path, n=6000)
+    there, _, _ = scanned(tmp_path, n=6000)
     estimator = cael.MIPS(offset=True)
     found = cael.evaluate(there, "dense:pi", estimator, learn=False)[estimator.name]
     kept = estimator.estimate(in_memory(tmp_path), "dense:pi")
@@ -71,7 +71,7 @@ def test_of_a_long_log_a_sample_is_enough(tmp_path, monkeypatch):
 
 
 def test_several_targets_share_the_posterior_and_keep_their_weights_apart(tmp_path, monkeypatch):
-    there, log, world = scanned(tmp_path)
+    there, _, _ = scanned(tmp_path)
     counted = []
     real = marginal.fit
     monkeypatch.setattr(marginal, "fit", lambda *given, **more: counted.append(1) or real(*given, **more))

@@ -36,7 +36,7 @@ from cael.policies.expectations import totals, variances, worst_sum
 from cael.policies.policy import Policy
 
 SPREAD = 617
-"""Buckets that the first rows of two files are apart, so that many short files fill all buckets."""
+"""Buckets that the first rows of two files are apart where rows are not counted, so that short files fill all."""
 STRETCHES = 640
 """Into so many stretches of equal length a log is cut whose rows are counted beforehand."""
 UNCOUNTED = 1024
@@ -137,7 +137,8 @@ class Summing:
         logging = None if work.logging is None else work.logging.on(piece)
         if logging is not None and piece.source is not None:
             piece = with_propensities(piece, logging)
-        shift = (piece.file * SPREAD + at) % BUCKETS
+        start = piece.file * SPREAD if work.rows is None else work.starts[piece.file]
+        shift = (start + at) % BUCKETS
         block = self._room(shift, len(piece))
         columns = block[:, shift : shift + len(piece)]
         policies = [target.on(piece) for target in work.targets]

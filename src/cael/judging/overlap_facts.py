@@ -29,7 +29,7 @@ def overlap_of(answer: Answer, target: int) -> Overlap | None:
                 int(a), int(found.logged[a]), None if found.expected is None else float(found.expected[a]),
                 float(mass[a]),
             )
-            for a in np.argsort(-mass, kind="stable")[:MOST_ACTIONS]
+            for a in np.argsort(-np.round(mass, 12), kind="stable")[:MOST_ACTIONS]
         ),
         never_logged=int(empty.sum()),
         never_logged_mass=None if found.target is None else float(found.target[empty].sum()),
