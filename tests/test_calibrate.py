@@ -111,10 +111,10 @@ def test_clusters_and_estimators_that_fail_do_not_stop_it():
     clustered = cael.LoggedData(
         LOG.contexts[:40], LOG.actions[:40], LOG.rewards[:40], logging=LOG.logging, clusters=np.arange(40) % 2
     )
-    found = cael.calibrate(clustered, WORLD.target, [cael.SNIPS(), cael.DR(folds=60)], repeats=3)
-    assert found["DR(folds=60)"].failed == 12
-    assert found["DR(folds=60)"].coverage == 0
-    assert found.rows[-1].estimator == "DR(folds=60)"
+    found = cael.calibrate(clustered, WORLD.target, [cael.SNIPS(), cael.MIPS(folds=60)], repeats=3)
+    assert found["MIPS"].failed == 12
+    assert found["MIPS"].coverage == 0
+    assert found.rows[-1].estimator == "MIPS"
     assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["rows"][-1]["rmse"] is None
 
 

@@ -26,12 +26,12 @@ def test_import_loads_nothing_and_the_first_name_loads_numpy_alone():
 
 
 def test_the_help_of_the_command_line_waits_for_no_numbers():
-    assert loaded("import cael.cli", ("numpy", "pyarrow", "scipy", "cael.results.evaluation")) == []
+    assert loaded("import cael.cli", ("numpy", "pyarrow", "scipy", "cael.results.evaluate")) == []
 
 
 def test_names_are_there_before_anything_asked_for_them():
     code = "import cael, cael.io; assert 'evaluate' in dir(cael) and 'open_log' in dir(cael.io); import cael.io as io;"
-    assert loaded(code + "assert cael.results.evaluation.evaluate is cael.evaluate and io.read is cael.read", ()) == []
+    assert loaded(code + "assert cael.results.evaluate.evaluate is cael.evaluate and io.read is cael.read", ()) == []
     assert loaded("from cael import *; evaluate, report", ("cael.report",)) == ["cael.report"]
 
 

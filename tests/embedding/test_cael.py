@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import cael
-from cael.embedding.cael import BANDWIDTHS, FORMS, contributions, estimate_from
+from cael.embedding.cael import BANDWIDTHS, FORMS
 from cael.estimators.problem import Problem
 from cael.estimators.selection import slope
 from cael.testing import example
@@ -20,7 +20,7 @@ torch = pytest.importorskip("torch")
 from cael.embedding.blend import BOUND  # noqa: E402
 from cael.embedding.grid import smooth  # noqa: E402
 from cael.embedding.rewards import SparseRewards, blocks, sparse_rewards  # noqa: E402
-from cael.embedding.weight_paths import WeightPath, weight_path  # noqa: E402
+from tests.embedding.by_hand import WeightPath, contributions, estimate_from, weight_path  # noqa: E402
 
 TINY = cael.Growth(steps=20, hidden=8, penalties=(1.5,), restarts=1)
 QUICK = cael.CAEL(growth=TINY)
@@ -331,7 +331,7 @@ def test_a_constant_context_changes_nothing():
 
 
 def test_what_cannot_be_done_is_refused_in_words():
-    with pytest.raises(cael.InputError, match="rewards are all equal"):
+    with pytest.raises(cael.NeedsError, match="rewards that are not all equal"):
         QUICK.estimate(log_of(rewards=np.ones(200)), target(4))
     with pytest.raises(cael.LogError, match="rewards"):
         log_of(rewards=np.append(np.zeros(199), np.nan))

@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch")
 from cael.embedding import inputs as action_inputs  # noqa: E402
 from cael.embedding.grid import all_cells, drawn_cells  # noqa: E402
 from cael.embedding.rewards import sampled, sparse_rewards  # noqa: E402
-from cael.embedding.weight_paths import weight_path  # noqa: E402
+from tests.embedding.by_hand import weight_path  # noqa: E402
 
 TINY = cael.Growth(steps=20, hidden=8, penalties=(1.5,), restarts=1)
 QUICK = cael.CAEL(growth=TINY)
@@ -247,7 +247,7 @@ def test_a_longer_log_trains_on_a_sample_and_says_so():
     assert len(found.contributions) == len(LOG)
     assert found.value != QUICK.estimate(LOG, POLICY).value
     assert found.value == small.estimate(LOG, POLICY).value
-    with pytest.raises(cael.InputError, match="leaves a fold without rows"):
+    with pytest.raises(cael.LogError, match="cannot split 4 rows into 5 folds"):
         replace(QUICK, growth=replace(TINY, rows=4)).estimate(LOG, POLICY)
 
 

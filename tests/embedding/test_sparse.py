@@ -423,7 +423,7 @@ def test_logs_trained_together_are_as_trained_alone(settings):
     step), and growth multiplies that over some hundred steps. 1e-3 of the spread of the rewards is far above it, and
     far below what another seed changes. A log that has had enough does not look at the rounds of the others."""
     settings = replace(settings, patience=1)
-    some, seeds = paper_logs(3), (7, 8, 10)
+    some, seeds = paper_logs(3), (4, 5, 6)
     together = rewards.sparse_rewards(some, settings, 2, seeds)
     assert len({len(model.losses) for model in together}) > 1
     for log, seed, model in zip(some, seeds, together, strict=True):

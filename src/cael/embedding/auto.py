@@ -14,7 +14,7 @@ from cael.engine.answer import Answer, spread
 from cael.engine.asking import Asking, ask
 from cael.engine.columns import Column, Residual, Reward
 from cael.engine.parts import Part
-from cael.errors import CaelError, LogError, SupportError
+from cael.errors import CaelError, SupportError
 from cael.estimators.doubly_robust import SNDR
 from cael.estimators.estimator import Estimator
 from cael.estimators.problem import Problem
@@ -55,9 +55,8 @@ class Auto(Estimator):
         for candidate in self.candidates():
             try:
                 parts.append(candidate.part(asking, target))
-            except LogError:
-                raise
             except CaelError as error:
+                asking.refuse_files(error)
                 left_out.append(f"Auto left {candidate.name} out: {error}")
         return AutoPart(self.name, target, tuple(parts), tuple(left_out), self)
 

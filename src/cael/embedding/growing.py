@@ -81,10 +81,12 @@ class Growing:
     def choose(self) -> tuple[list[Choice], Grown]:
         """What the held-out folds say, of each log."""
         shape = (len(self.logs), len(self.settings.penalties), len(self.inside[0]))
+        sizes = np.array([[len(fold) for fold in split] for split in self.inside], dtype=np.float64)
+        shares = (sizes / sizes.sum(axis=1, keepdims=True))[:, None, :]
 
         def judged(rounds: list[sparse.Round]) -> Floats:
-            """(rounds, logs, penalties) mean held-out loss."""
-            return np.stack([each.held_out.reshape(shape).mean(axis=2) for each in rounds])
+            """(rounds, logs, penalties) mean held-out loss over all rows."""
+            return np.stack([(each.held_out.reshape(shape) * shares).sum(axis=2) for each in rounds])
 
         def enough(rounds: list[sparse.Round]) -> list[int]:
             """Of each log, the rounds after which it has gone `patience` of them without a better one; 0: not yet."""

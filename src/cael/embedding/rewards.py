@@ -165,7 +165,7 @@ def sampled(
         rows = _some_rows(log, most, seed)
         parts.append(log if len(rows) == len(log) else log.take(rows))
         inside.append([np.flatnonzero(np.isin(rows, fold)) for fold in split])
-        if min(len(fold) for fold in inside[-1]) < 1 or len(parts[-1]) < 2 * len(split):
+        if max(len(fold) for fold in inside[-1]) > len(parts[-1]) - 2 or len(parts[-1]) < 2 * len(split):
             raise InputError(
                 f"Growth(rows={most}) leaves a fold without rows to train on; use more rows, or fewer folds."
             )
@@ -197,7 +197,7 @@ def with_ridge(
     fitted = ridge_models()
     own, ridge = np.empty(len(log)), np.empty(len(log))
     for fold, rows in enumerate(networks.folds):
-        for batch, some in blocks(log, rows, width=log.contexts.shape[1] + 1):
+        for batch, some in blocks(log, rows, width=log.contexts.shape[1] + 1) if len(rows) else ():
             own[some], ridge[some] = networks.network_logged(fold, batch), fitted[fold].logged(batch)
     joins, share = _share(own, ridge, log.rewards)
     f = share * own + (1 - share) * ridge if joins else own

@@ -56,7 +56,8 @@ def grow(
     everyone = processes(settings.parallel, data.x.device)
     stream = Stream(seeds, data.x.device)
     optimiser = ProximalAdam(start(stream, data.x.shape[2], settings.hidden), penalties)
-    batches = Batches(data.rows, settings.batch_size, stream)
+    # Folds differ in length from log to log: a batch is no larger than what each log of this length can train on.
+    batches = Batches(data.rows, min(settings.batch_size, max(2, data.r.shape[1] // 3)), stream)
     judge, screen = padded(held_out), padded([each[:SCREENED] for each in data.rows])
     active = torch.zeros(data.trials, 0, dtype=torch.int64, device=data.x.device)
     rounds: list[Round] = []
@@ -135,7 +136,7 @@ def _judged(
     p: Weights, inputs: ActionInputs, data: TrialData, judge: tuple[Tensor, Tensor], active: Tensor,
     everyone: Processes = ALONE,
 ) -> np.ndarray:  # fmt: skip
-    counts = judge[1].sum(dim=1)
+    counts = judge[1].sum(dim=1).clamp(min=1)  # a hash can leave a fold empty
     rows, valid = everyone.own(judge[0]), everyone.own(judge[1])
     total = torch.zeros(data.trials, device=data.x.device, dtype=torch.float64)
     for at in range(0, rows.shape[1], 4096):

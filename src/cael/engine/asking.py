@@ -135,6 +135,11 @@ class Asking:
             self.samples[key] = sample_of(self.log, rows, seed, more=more)
         return self.samples[key]
 
+    def refuse_files(self, error: CaelError) -> None:
+        """An error about the rows of a log in files concerns all estimators; in memory they were checked before."""
+        if self.held is None and isinstance(error, LogError):
+            raise error
+
     def look(self, target: int) -> Look:
         """A pass that looks at the weights alone, for settings that depend on them."""
         self.require(("propensities",), target)
@@ -221,9 +226,8 @@ def planned(
         for estimator in estimators:
             try:
                 parts.append(estimator.part(asking, target))
-            except LogError:
-                raise
             except CaelError as error:
+                asking.refuse_files(error)
                 if estimator.name in asked:
                     raise named_error(estimator.name, error) from None
                 skipped.append((target, estimator.name, str(error)))

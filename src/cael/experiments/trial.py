@@ -25,7 +25,7 @@ from cael.log.held import Held
 from cael.results.evaluation import trusted
 
 Answered: TypeAlias = Estimate | CaelError
-FORMAT = 3
+FORMAT = 2
 """Goes into every key: raise it when a change of the code makes old rows wrong."""
 
 

@@ -9,11 +9,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-import numpy as np
-
 from cael.errors import InputError
 from cael.io.files import File, find
-from cael.log.keys import FILE_BITS
 
 if TYPE_CHECKING:
     from cael.common.types import Ints
@@ -75,6 +72,10 @@ class Source:
 
     def row_places(self, n: int) -> Ints:
         """(n,) numbers that tell the rows of all files apart: the row in its file, and above it the file."""
+        import numpy as np
+
+        from cael.log.keys import FILE_BITS
+
         if len(self.files) < 2 or len(self._counts) != len(self.files):
             return np.arange(n)
         return np.concatenate([(file << FILE_BITS) + np.arange(rows) for file, rows in enumerate(self._counts)])

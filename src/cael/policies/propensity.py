@@ -77,7 +77,7 @@ def estimate_logging(log: LoggedData, *, folds: int = FOLDS, C: float = 1.0, see
     >>> import cael
     >>> log, _ = cael.testing.example()
     >>> estimate_logging(log)
-    EstimatedLogging(240 rows, 8 actions, strength=0.27)
+    EstimatedLogging(240 rows, 8 actions, strength=0.17)
     """
     positive_int("folds", folds, least=2)
     if not (np.isfinite(C) and C > 0):

@@ -1,0 +1,90 @@
+"""CAEL's choice from arrays of all rows, as an oracle of what a pass keeps: paths made by hand or from networks."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from cael.embedding.scores import PathMeans, PathRows, WeightNumbers, choose_bandwidth, columns_of, scores_of
+from cael.embedding.weight_paths import block_path, cells_of, unit_of
+from cael.estimators.estimator import mean_of
+from cael.inference import intervals as inference
+from cael.inference.weights import effective_sample_size, tail_index
+from cael.log.held import Run
+
+
+@dataclass(frozen=True)
+class WeightPath:
+    """Weights (J, n) of J bandwidths, and what goes with them, of all rows; lost: (J,)."""
+
+    bandwidths: np.ndarray
+    unit: float
+    weights: np.ndarray
+    second: np.ndarray
+    cross: np.ndarray
+    roughness: np.ndarray
+    lost: np.ndarray
+    smoothed: np.ndarray
+    f_logged: np.ndarray
+    f_target: np.ndarray
+    drawn: int | None = None
+
+
+def weight_path(log, policy, rewards, bandwidths, drawn=None, seed=0):
+    """Of trained reward models, fold by fold."""
+    n, count = len(log), len(bandwidths)
+    weights, second, cross, rough, smoothed = (np.empty((count, n)) for _ in range(5))
+    lost, f_logged, f_target = np.zeros(count), np.empty(n), np.empty(n)
+    piece = Run(log, 0, n).piece(slice(0, n))
+    unit = unit_of(piece, log.logging, policy, rewards, len(rewards.folds), drawn, seed)
+    for fold, rows in enumerate(rewards.folds):
+        cells = cells_of(log.logging, policy, rewards, fold, piece.batch().some(rows), drawn, seed)
+        found = block_path(cells, bandwidths * unit)
+        weights[:, rows], second[:, rows], cross[:, rows] = found.weights, found.second, found.cross
+        rough[:, rows], smoothed[:, rows] = found.roughness, found.smoothed
+        f_logged[rows], f_target[rows] = found.f_logged, found.f_target
+        lost += found.lost.sum(axis=1) / n
+    return WeightPath(bandwidths, unit, weights, second, cross, rough, lost, smoothed, f_logged, f_target, drawn)
+
+
+def rows_of(score, columns):
+    return score.constant + score.coefficients @ columns
+
+
+def contributions(path, rewards, form):
+    """(J, n) per-row scores of each bandwidth."""
+    r0 = float(rewards.mean())
+    columns = columns_of(path.weights, path.f_logged, path.f_target, rewards, form, r0)
+    return np.stack([rows_of(score, columns) for score in scores_of(columns.mean(axis=1), form, r0)])
+
+
+class Rows(PathRows):
+    """All rows, with the weights of every bandwidth."""
+
+    def __init__(self, problem, path, form):
+        log = problem.log
+        self.n, self.r0 = len(log), float(log.rewards.mean())
+        self.columns = columns_of(path.weights, path.f_logged, path.f_target, log.rewards, form, self.r0)
+        self.means = self.columns.mean(axis=1)
+        self.path = PathMeans(
+            path.bandwidths, path.unit, path.drawn, path.second.mean(axis=1), path.cross.mean(axis=1),
+            path.roughness.mean(axis=1), path.lost, (path.smoothed - path.f_target).mean(axis=1),
+        )  # fmt: skip
+        self.residual, self.reward = float((log.rewards - path.f_logged).var()), float(log.rewards.var())
+        self.problem, self.unsupported = problem, problem.unsupported_mass
+
+    def variance(self, score):
+        return inference.stderr(inference.units(rows_of(score, self.columns), self.problem.log.clusters)) ** 2
+
+    def weights(self, j, share):
+        w = (1 - share) * self.columns[1 + j] + share * self.columns[1]
+        tail = tail_index(w)
+        return WeightNumbers(effective_sample_size(w), float(w.max()), None if math.isnan(tail) else tail)
+
+    def estimate(self, name, score, diagnostics):
+        return mean_of(name, self.problem, rows_of(score, self.columns), diagnostics)
+
+
+def estimate_from(name, problem, path, rewards, form, selector):
+    """Choose a bandwidth, blend, and tell everything that was looked at."""
+    return choose_bandwidth(name, Rows(problem, path, form), rewards, form, selector)
