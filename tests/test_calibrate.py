@@ -109,7 +109,7 @@ def test_bad_arguments():
 
 def test_clusters_and_estimators_that_fail_do_not_stop_it():
     clustered = cael.LoggedData(
-        LOG.contexts[:40], LOG.actions[:40], LOG.rewards[:40], logging=LOG.logging, clusters=np.arange(40) % 2
+        LOG.contexts[:40], LOG.actions[:40], LOG.rewards[:40], logging=LOG.logging, clusters=np.arange(40) % 8
     )
     found = cael.calibrate(clustered, WORLD.target, [cael.SNIPS(), cael.MIPS(folds=60)], repeats=3)
     assert found["MIPS"].failed == 12
