@@ -32,7 +32,7 @@ def test_auto_comes_first_and_is_the_headline(log, policy):
     assert [each.estimator for each in found] == ["Auto", *ALWAYS]
     assert found.headline == "Auto"
     assert found.lift.diagnostics.bias_bound == found.best.diagnostics.bias_bound is not None
-    wide, narrow = found.lift.interval(method="bias_aware"), found.lift.interval()
+    wide, narrow = found.lift.interval(), found.lift.interval(method="normal")
     assert wide.low <= narrow.low < narrow.high <= wide.high
     assert [each.estimator for each in cael.evaluate(log, policy, learn=False)] == ALWAYS
 
@@ -102,7 +102,7 @@ def test_json_and_html(log, policy):
     data = json.loads(found.to_json())
     assert [each["estimator"] for each in data["estimates"]] == ALWAYS
     first = data["estimates"][1]
-    told = {"estimator", "value", "stderr", "interval", "bias_aware_interval", "n", "fingerprint", "diagnostics"}
+    told = {"estimator", "value", "stderr", "interval", "normal_interval", "n", "fingerprint", "diagnostics"}
     assert set(first) == told
     html = found._repr_html_()
     assert html.count("<tr>") == 1 + len(ALWAYS)

@@ -115,7 +115,7 @@ def test_estimators_that_should_agree_and_do_not():
 @pytest.mark.parametrize(("times", "status"), [(0.5, "pass"), (2.0, "warn"), (9.0, "fail")])
 def test_a_bound_on_the_bias_is_measured_against_the_noise(times, status):
     estimate = ANSWER.of("SNDR", 0)
-    half = estimate.interval().width / 2
+    half = estimate.interval(method="normal").width / 2
     bounded = dataclasses.replace(
         estimate, diagnostics=dataclasses.replace(estimate.diagnostics, bias_bound=times * half)
     )

@@ -106,7 +106,7 @@ def test_the_interval_pays_for_the_choice():
     wide, narrow = found.interval(method="bias_aware"), alone.interval(method="bias_aware")
     assert wide.low < narrow.low < narrow.high < wide.high
     assert wide == replace(alone.interval(0.975, "bias_aware"), level=0.95)  # Bonferroni over two
-    assert found.to_dict()["bias_aware_interval"]["low"] == wide.low
+    assert found.to_dict()["interval"]["low"] == wide.low
 
 
 def test_a_guarantee_is_lost_by_choosing():

@@ -105,9 +105,7 @@ def _calibration(found: Evaluation, more: dict[str, Any]) -> str:
 
 
 def _lift(found: Evaluation) -> str:
-    from cael.results.evaluation import trusted
-
-    interval = trusted(found.lift, found.level)
+    interval = found.lift.interval(found.level)
     relative = f" ({found.lift.value / abs(found.baseline.value):+.1%})" if found.baseline.value else ""
     return f"lift over the logging policy: {found.lift.value:+.5g}{relative} {interval}, {found.direction}"
 

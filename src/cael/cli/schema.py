@@ -44,7 +44,8 @@ DEFINITIONS: dict[str, Any] = {
         warnings=several(TEXT),
     ),
     "estimate": record(
-        estimator=TEXT, value=NUMBER, stderr=NUMBER, interval=ref("interval"), n=COUNT, fingerprint=TEXT,
+        estimator=TEXT, value=NUMBER, stderr=NUMBER, interval=ref("interval"),
+        normal_interval={"anyOf": [ref("interval"), {"type": "null"}]}, n=COUNT, fingerprint=TEXT,
         diagnostics=ref("diagnostics"),
     ),
     "reading": record(

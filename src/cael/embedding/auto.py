@@ -32,7 +32,7 @@ class Auto(Estimator):
     CAEL says what its error is. That of the other two is estimated by variance plus squared bias: the variance is the
     larger of what the contributions show and of what the known second moment of the weights implies (with few matching
     rows the first is far too small); the bias comes from target mass on actions that are never
-    logged. `interval(method="bias_aware")` accounts for the choice by Bonferroni's inequality. A candidate that this
+    logged. `interval()` accounts for the choice by Bonferroni's inequality. A candidate that this
     log or policy does not allow is left out, and a warning says so.
 
     learn: False leaves CAEL out, which takes seconds to train. cael: its settings. seed: of all of them.

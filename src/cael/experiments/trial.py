@@ -22,7 +22,6 @@ from cael.experiments import registry
 from cael.experiments.logs import truth_of
 from cael.inference.estimate import Estimate
 from cael.log.held import Held
-from cael.results.evaluation import trusted
 
 Answered: TypeAlias = Estimate | CaelError
 FORMAT = 2
@@ -157,7 +156,7 @@ def _row(
     }  # fmt: skip
     if isinstance(found, CaelError):
         return {**row, "error": f"{type(found).__name__}: {found}", "cost": cost}
-    interval, normal, facts = trusted(found, 0.95), found.interval(), found.diagnostics
+    interval, normal, facts = found.interval(), found.interval(method="normal"), found.diagnostics
     numbers = {
         "value": found.value,
         "stderr": found.stderr,

@@ -30,7 +30,6 @@ from cael.experiments.broken import CONDITIONS, worlds
 from cael.experiments.verdicts_page import LEVELS, page
 from cael.log.logged import LoggedData
 from cael.policies.policy import Policy
-from cael.results.evaluation import trusted
 
 FIRST = 3000
 SLOW_TO_TRAIN = ("embedding-logistic", "embedding-drawn", "paper, 50 actions")
@@ -78,7 +77,7 @@ def verdict_on(log: LoggedData, target: Policy, truth: float, learn: bool = Fals
         found = cael.evaluate(log, target, learn=learn)
     except CaelError:
         return "errors", False
-    return found.verdict.level, truth not in trusted(found.best, 0.95)
+    return found.verdict.level, truth not in found.best.interval()
 
 
 def trial(name: str, world: Any, rows: int, condition: str, seed: int, learn: bool = False) -> Trial:

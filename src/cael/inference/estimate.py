@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from cael.common.types import Floats, Ints, frozen
-from cael.errors import InputError, NeedsError
+from cael.errors import InputError, NeedsError, choose
 from cael.inference import intervals as inference
 from cael.inference.diagnostics import Diagnostics, contrast_floor, of_contrast
 from cael.inference.intervals import Interval
@@ -116,24 +116,32 @@ class Estimate:
         """The number of independent units."""
         return len(self.units) if self.sums is None else self.sums.independent
 
+    @property
+    def method(self) -> str:
+        """The method of the interval that decisions rest on."""
+        return "normal" if self.diagnostics.bias_bound is None else "bias_aware"
+
     def interval(
         self,
         level: float = 0.95,
-        method: str = "normal",
+        method: str | None = None,
         *,
         reward_range: tuple[float, float] | None = None,
         max_weight: float | None = None,
         resamples: int = 999,
         seed: int = 0,
     ) -> Interval:
-        """A two-sided interval at `level`.
+        """A two-sided interval at `level`; without a method the one that decisions rest on.
 
-        method: "normal", "t", "studentised" or "bca" (bootstrap), or one with a finite-sample guarantee: "bernstein",
+        That is "bias_aware" where the estimate has a bound on its bias (`diagnostics.bias_bound`), else "normal".
+        Others by name: "t", "studentised" or "bca" (bootstrap), or one with a finite-sample guarantee: "bernstein",
         "betting". The last two need `reward_range`, the range in which rewards lie by their nature, and the largest
         possible weight, which the policies supply where they can and `max_weight` states otherwise. The sample's own
-        maximum is never used: such an interval would guarantee nothing. "bias_aware" is for estimates with a bound on
-        their bias: it covers the value, and not only the estimate's expectation.
+        maximum is never used: such an interval would guarantee nothing. "bias_aware" allows for a bias as large as
+        the bound; the others are about the estimate's expectation.
         """
+        method = self.method if method is None else method
+        choose("method", method, inference.METHODS)
         if method == "bias_aware":
             return self._bias_aware(level)
         if self.streamed:
@@ -164,8 +172,8 @@ class Estimate:
             )
         inference.check_level(level)
         error = max(self.stderr, d.stderr_floor or 0.0)
-        found = inference.bias_aware(self.value, error, d.bias_bound, 1 - (1 - level) / d.choices)
-        return replace(found, level=level)
+        interval = inference.bias_aware(self.value, error, d.bias_bound, 1 - (1 - level) / d.choices)
+        return replace(interval, level=level)
 
     def _bounds(
         self, method: str, reward_range: tuple[float, float] | None, max_weight: float | None
@@ -218,37 +226,33 @@ class Estimate:
         return found if floor is None else replace(found, diagnostics=replace(found.diagnostics, stderr_floor=floor))
 
     def to_dict(self, level: float = 0.95) -> dict[str, Any]:
-        """Plain types, ready for JSON, with a normal interval at `level`; contributions are left out."""
-        interval = self.interval(level)
+        """Plain types, ready for JSON, without contributions. interval: the one that decisions rest on, at `level`;
+        normal_interval: where that is another one."""
         return {
             "estimator": self.estimator,
             "value": self.value,
             "stderr": self.stderr,
-            "interval": {"low": interval.low, "high": interval.high, "level": level, "method": "normal"},
-            "bias_aware_interval": self._bias_aware_dict(level),
+            "interval": self.interval(level).to_dict(),
+            "normal_interval": None if self.method == "normal" else self.interval(level, "normal").to_dict(),
             "n": self.n,
             "fingerprint": self.fingerprint,
             "diagnostics": self.diagnostics.to_dict(),
         }
 
-    def _bias_aware_dict(self, level: float) -> dict[str, float | str] | None:
-        if self.diagnostics.bias_bound is None:
-            return None
-        found = self._bias_aware(level)
-        return {"low": found.low, "high": found.high, "level": level, "method": "bias_aware"}
-
     def __repr__(self) -> str:
-        interval = self.interval()
-        return f"{self.estimator}: {self.value:.6g} ± {self.stderr:.3g} (95% {interval})"
+        return f"{self.estimator}: {self.value:.6g} ± {self.stderr:.3g} ({self._named()} {self.interval()})"
+
+    def _named(self) -> str:
+        """The interval that decisions rest on, in words."""
+        return "95%" if self.method == "normal" else f"{self.method.replace('_', '-')} 95%"
 
     def facts(self) -> list[tuple[str, str]]:
         """What the printed forms show, as (name, text) pairs."""
-        d, interval = self.diagnostics, self.interval()
+        d = self.diagnostics
         rows = [
             ("value", f"{self.value:.6g}"),
             ("standard error", f"{self.stderr:.3g}"),
-            ("95% interval", str(interval)),
-            ("bias-aware 95% interval", "" if d.bias_bound is None else str(self._bias_aware(0.95))),
+            (f"{self._named()} interval", str(self.interval())),
             ("rows", f"{self.n:,}"),
             ("effective sample size", _shown(d.effective_sample_size, ",.1f")),
             ("largest weight", _shown(d.max_weight, ".4g")),

@@ -14,9 +14,9 @@ from typing import final
 import numpy as np
 
 from cael.common.types import Floats, Ints
-from cael.errors import InputError, choose, positive_int
+from cael.errors import InputError, positive_int
 
-METHODS = ("normal", "t", "studentised", "bca", "bernstein", "betting")
+METHODS = ("normal", "t", "studentised", "bca", "bernstein", "betting", "bias_aware")
 BLOCK = 2**16
 BUCKETS = 1000
 """The bootstrap resamples at most this many sums of rows: the skewness of their mean is that of the rows' mean."""
@@ -38,6 +38,10 @@ class Interval:
     @property
     def width(self) -> float:
         return self.high - self.low
+
+    def to_dict(self) -> dict[str, float | str]:
+        """Plain types, ready for JSON."""
+        return {"low": self.low, "high": self.high, "level": self.level, "method": self.method}
 
     def __str__(self) -> str:
         return f"[{self.low:.6g}, {self.high:.6g}]"
@@ -273,9 +277,8 @@ def max_t(columns: Floats, level: float, *, resamples: int = 4000, seed: int = 0
 def interval(
     z: Floats, level: float, method: str, *, bounds: tuple[float, float] | None, resamples: int, seed: int
 ) -> Interval:
-    """The interval of independent units z by a method's name."""
+    """The interval of independent units z by a method's name, which needs no more than they."""
     check_level(level)
-    choose("method", method, METHODS)
     positive_int("resamples", resamples)
     if method == "normal":
         return normal(z, level)

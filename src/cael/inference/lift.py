@@ -65,7 +65,7 @@ def lift_dict(lift: Estimate, baseline: Estimate, interval: Interval, *, adjuste
     return {
         "value": lift.value,
         "stderr": lift.stderr,
-        "interval": {"low": interval.low, "high": interval.high, "level": interval.level, "method": interval.method},
+        "interval": interval.to_dict(),
         "relative": lift.value / abs(baseline.value) if baseline.value else None,
         "adjusted": adjusted,
     }

@@ -245,7 +245,7 @@ def drifted(
     seen: Sequence[tuple[str, float, float]], best: Estimate, level: float, limits: Thresholds, name: str
 ) -> Check:
     """The check from (what, change in the last fifth, p-value) of all that was looked at."""
-    half, status = best.interval(level).width / 2, "pass"
+    half, status = best.interval(level, "normal").width / 2, "pass"
     what, change, p = min(seen, key=lambda each: each[2])
     size = abs(change) / half if half > 0 else (math.inf if change else 0.0)
     if p * len(seen) < limits.drift_p_value:
@@ -264,7 +264,7 @@ def bias(best: Estimate, level: float, limits: Thresholds) -> Check | None:
     bound = best.diagnostics.bias_bound
     if bound is None:
         return None
-    half = best.interval(level).width / 2
+    half = best.interval(level, "normal").width / 2
     size = bound / half if half > 0 else (math.inf if bound else 0.0)
     status = limits.status("bias", size)
     told = f"The bias is at most {bound:.3g}, against a half-width of {half:.3g}"

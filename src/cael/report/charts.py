@@ -18,7 +18,7 @@ from cael.inference.estimate import Estimate
 from cael.inference.overlap import Overlap
 from cael.judging.verdict import Thresholds
 from cael.results.comparison import Comparison
-from cael.results.evaluation import Evaluation, trusted
+from cael.results.evaluation import Evaluation
 from cael.results.pictures import axis
 from cael.results.segmentation import Segment, Segments
 
@@ -91,7 +91,7 @@ def tidy(svg: str, name: str) -> str:
 def intervals(evaluation: Evaluation) -> Picture:
     """All estimators with their intervals, and the logging policy's value as a line."""
     estimates = [each for each in evaluation if each.estimator != "LoggedMean"]
-    found = [trusted(each, evaluation.level) for each in estimates]
+    found = [each.interval(evaluation.level) for each in estimates]
     base = evaluation.baseline
     names = [_clip(each.estimator, 34) for each in estimates]
     doubtful = [is_doubtful(each) or evaluation.verdict.level == "refuse" for each in estimates]

@@ -17,7 +17,7 @@ from cael.report.charts import is_doubtful
 from cael.results.calibration import HEAD as CALIBRATION_HEAD
 from cael.results.calibration import Calibration
 from cael.results.comparison import Comparison
-from cael.results.evaluation import Evaluation, trusted
+from cael.results.evaluation import Evaluation
 from cael.results.planning import Plan
 from cael.results.segmentation import HEAD, Segments
 
@@ -192,7 +192,7 @@ def _headline(
     """(label, number, small print) for the top of the page; what is refused is not called better or worse."""
     if evaluation is not None:
         best, base, lift = evaluation.best, evaluation.baseline, evaluation.lift
-        inside, gain = trusted(best, evaluation.level), trusted(lift, evaluation.level)
+        inside, gain = best.interval(evaluation.level), lift.interval(evaluation.level)
         lift_name, direction = "Lift over the old policy", evaluation.direction
         adjusted = evaluation.control is not None
         name, level = best.estimator, evaluation.level

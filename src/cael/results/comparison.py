@@ -69,16 +69,16 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """Plain types, ready for JSON."""
         return {
-            "baseline": self.baseline.to_dict(),
+            "baseline": self.baseline.to_dict(self.level),
             "level": self.level,
             "simultaneous_factor": self.factor,
             "policies": [
                 {
                     "name": row.name,
-                    "estimate": row.estimate.to_dict(),
+                    "estimate": row.estimate.to_dict(self.level),
                     "lift": row.lift.value,
                     "lift_stderr": row.lift.stderr,
-                    "interval": {"low": row.interval.low, "high": row.interval.high},
+                    "interval": row.interval.to_dict(),
                     "direction": row.direction,
                     "verdict": row.verdict.to_dict(),
                 }

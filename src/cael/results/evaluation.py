@@ -66,7 +66,7 @@ class Evaluation:
     @property
     def direction(self) -> str:
         """Whether the interval of the lift lies above 0 ("better"), below ("worse"), or holds it."""
-        return direction(trusted(self.lift, self.level))
+        return direction(self.lift.interval(self.level))
 
     @property
     def fingerprint(self) -> str:
@@ -98,7 +98,7 @@ class Evaluation:
             "level": self.level,
             "headline": self.headline,
             "verdict": self.verdict.to_dict(),
-            "lift": lift_dict(lift, self.baseline, trusted(lift, self.level), adjusted=self.control is not None),
+            "lift": lift_dict(lift, self.baseline, lift.interval(self.level), adjusted=self.control is not None),
             "direction": self.direction,
             "overlap": None if self.overlap is None else self.overlap.to_dict(),
             "estimates": [each.to_dict(self.level) for each in self.estimates],
@@ -115,7 +115,7 @@ class Evaluation:
                 each.estimator,
                 f"{each.value:.5g}",
                 f"{each.stderr:.2g}",
-                f"[{(i := trusted(each, self.level)).low:.5g}, {i.high:.5g}]",
+                f"[{(i := each.interval(self.level)).low:.5g}, {i.high:.5g}]",
                 _number(each.diagnostics.effective_sample_size, ",.0f"),
                 _number(each.diagnostics.max_weight, ".4g"),
             )
@@ -132,7 +132,7 @@ class Evaluation:
         told = [
             *(
                 f"{each.estimator}: the interval counts a bias of up to {each.diagnostics.bias_bound:.3g}; the normal "
-                f"one, which does not, is {each.interval(self.level)}."
+                f"one, which does not, is {each.interval(self.level, 'normal')}."
                 for each in self.estimates
                 if each.diagnostics.bias_bound
             ),
@@ -161,7 +161,7 @@ class Evaluation:
             yield Text(f"! {doubt}", style="yellow")
 
     def _pictures(self, width: int) -> list[str]:
-        intervals = [trusted(each, self.level) for each in self.estimates]
+        intervals = [each.interval(self.level) for each in self.estimates]
         left, right = axis([(i.low, i.high) for i in intervals])
         pairs = zip(self.estimates, intervals, strict=True)
         return [picture(i.low, each.value, i.high, left, right, width) for each, i in pairs]
@@ -179,11 +179,6 @@ class Evaluation:
 def direction(interval: Interval) -> str:
     """Whether an interval of a lift lies above 0 ("better"), below ("worse"), or holds it ("no difference shown")."""
     return "better" if interval.low > 0 else "worse" if interval.high < 0 else "no difference shown"
-
-
-def trusted(estimate: Estimate, level: float) -> Interval:
-    """The interval that decisions rest on: bias-aware where the estimate bounds its bias, else the normal one."""
-    return estimate.interval(level, "normal" if estimate.diagnostics.bias_bound is None else "bias_aware")
 
 
 def _number(value: float | None, spec: str) -> str:
