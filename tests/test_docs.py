@@ -155,10 +155,10 @@ def lines(text: str) -> list[list[str]]:
 
 
 def test_beyond_tables_are_rendered_from_the_committed_results(tmp_path: Path) -> None:
-    from cael.experiments import beyond_page, objective
+    from cael.experiments import beyond_page, trained_heads
 
     (tmp_path / "objective.json").write_text((DOCS / "results" / "objective.json").read_text())
-    objective.page(tmp_path)
+    trained_heads.page(tmp_path)
     made = {**beyond_page.rendered(DOCS / "results"), "objective": (tmp_path / "objective.inc").read_text()}
     for name, text in made.items():
         assert text == (DOCS / "results" / f"{name}.inc").read_text()

@@ -9,7 +9,6 @@ from rich.console import Console
 
 import cael
 from cael import InputError, LogError, NeedsError, SupportError
-from cael.results.evaluation import panel
 from cael.results.pictures import axis, picture
 
 ALWAYS = ["LoggedMean", "IPS", "SNIPS", "DM", "DR", "SNDR"]
@@ -39,8 +38,8 @@ def test_auto_comes_first_and_is_the_headline(log, policy):
 
 
 def test_evaluation_gives_what_the_estimators_give_alone(log, policy):
-    found = cael.evaluate(log, policy, panel("all"))
-    for estimator in panel("all"):
+    found = cael.evaluate(log, policy, cael.panel("all"))
+    for estimator in cael.panel("all"):
         assert found[estimator.name].value == estimator.estimate(log, policy).value
     with pytest.raises(KeyError, match="no estimate named 'XYZ'; there are: LoggedMean"):
         found["XYZ"]

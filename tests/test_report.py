@@ -86,7 +86,7 @@ def test_the_size_does_not_follow_the_rows():
     labels = np.array([f"segment {i} " + "x" * 500 for i in range(400)])[np.arange(20_000) % 400]
     many = {f"policy {i} " + "y" * 500: cael.EpsilonGreedy(world.q, i / 100) for i in range(40)}
     page = cael.report.render(
-        cael.evaluate(log, world.target, cael.results.evaluation.panel("all")),
+        cael.evaluate(log, world.target, cael.panel("all")),
         comparison=cael.compare(log, many, cael.SNIPS()),
         segments=cael.segments(log, world.target, labels),
         windows=cael.segments(log, world.target, windows=100),
@@ -105,7 +105,7 @@ def test_every_segment_column_is_shown_and_none_makes_the_page_large():
     labels = np.array([f"segment {i} " + "&" * 500 for i in range(200)])[np.arange(4_000) % 200]
     by_label = cael.segments(log, world.target, labels)
     windows = cael.segments(log, world.target, windows=100)
-    evaluation = cael.evaluate(log, world.target, cael.results.evaluation.panel("all"), learn=False)
+    evaluation = cael.evaluate(log, world.target, cael.panel("all"), learn=False)
     many = {f"policy {i} " + "y" * 500: cael.EpsilonGreedy(world.q, i / 100) for i in range(20)}
     comparison, audit = cael.compare(log, many, cael.SNIPS()), cael.audit(log)
     sizes = []

@@ -41,7 +41,7 @@ def parts():
     log = world.sample(2000, seed=0)
     labels = np.array([HOSTILE, "new & shiny", "returning", "$x_1$"])[(log.contexts[:, 1] * 4).astype(int)]
     return {
-        "evaluation": cael.evaluate(log, world.target, cael.results.evaluation.panel("all")),
+        "evaluation": cael.evaluate(log, world.target, cael.panel("all")),
         "comparison": cael.compare(log, {HOSTILE: world.target, "uniform": cael.Uniform(12)}),
         "audit": cael.audit(log),
         "segments": cael.segments(log, world.target, labels),

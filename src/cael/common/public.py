@@ -54,7 +54,7 @@ from cael.policies.support import Support
 from cael.policies.topk import TopK
 from cael.results.calibration import Calibration, CalibrationRow, calibrate
 from cael.results.comparison import Comparison, compare
-from cael.results.evaluation import Evaluation, evaluate
+from cael.results.evaluation import Evaluation, evaluate, panel
 from cael.results.planning import Plan, PlanOption, plan
 from cael.results.segmentation import Segment, Segments, segments
 
@@ -144,6 +144,7 @@ __all__ = [
     "evaluate",
     "examples",
     "io",
+    "panel",
     "plan",
     "read",
     "report",
