@@ -193,7 +193,7 @@ def test_constant_contributions_give_a_point():
 
 def test_bad_options():
     snips = cael.SNIPS().estimate(log_of(RNG.random(9)), cael.Uniform(2))
-    with pytest.raises(InputError, match="method must be one of 'normal'.*'bias_aware'"):
+    with pytest.raises(InputError, match=r"method must be one of 'normal'.*'bias_aware'"):
         snips.interval(method="magic")
     for level in (0, 1, 95):
         with pytest.raises(InputError, match="level must be between 0 and 1"):

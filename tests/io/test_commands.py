@@ -117,6 +117,20 @@ def test_every_document_has_a_schema():
         jsonschema.Draft202012Validator.check_schema(schema_of(kind))
 
 
+def test_a_calibration_with_an_estimator_that_always_fails_keeps_the_schema(capsys, log, tmp_path):
+    """No logged action is the policy's, so SNIPS has no weight to divide by and its error is not known."""
+    pd.read_parquet(log).assign(good=3).to_parquet(tmp_path / "unseen.parquet")
+    options = ("--policy", "choice:good", "--n-actions", "4", "--calibrate", "--format", "json")
+    code, out, _ = run(capsys, "evaluate", tmp_path / "unseen.parquet", *options)
+    document = json.loads(out)
+    rows = {row["estimator"]: row for row in document["calibration"]["rows"]}
+    assert code == 3
+    assert rows["SNIPS"]["rmse"] is None
+    assert rows["SNIPS"]["failed"] == 90  # 30 logs of 3 kinds
+    assert rows["DM"]["rmse"] > 0
+    jsonschema.validate(document, schema_of("evaluation"))
+
+
 @pytest.mark.parametrize("broken", ["verdict", "estimates", "lift", "fingerprint"])
 def test_a_document_without_a_promised_key_fails_its_schema(capsys, log, broken):
     document = json.loads(run(capsys, "evaluate", log, *EVERYTHING, "--format", "json")[1])

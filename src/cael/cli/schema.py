@@ -63,7 +63,7 @@ DEFINITIONS: dict[str, Any] = {
     ),
     "calibration": record(
         best=TEXT, kinds=several(TEXT), repeats=COUNT, n=COUNT, level=NUMBER, redrawn=TRUTH, sentence=TEXT,
-        rows=several(record(estimator=TEXT, rmse=NUMBER, bias=NUMBER, coverage=NUMBER, coverage_error=NUMBER)),
+        rows=several(record(estimator=TEXT, rmse=MAYBE, bias=NUMBER, coverage=NUMBER, coverage_error=NUMBER)),
     ),
     "frequency": {"type": "object"},
 }  # fmt: skip

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class TopK(Policy):
     """Sparse lists, aligned with the rows of the log: the m listed actions of a row and their probabilities.
 
-    actions: (n, m) action numbers, -1 for an empty place. probabilities_listed: (n, m).
+    actions: (n, m) action numbers, -1 for an empty place. listed: (n, m), their probabilities.
     rest: what happens with the mass that a row's list leaves over: "error" refuses it (the default), "uniform"
         spreads it over the actions that are not listed, "renormalise" scales the list up to one.
 
