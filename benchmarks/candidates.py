@@ -13,7 +13,7 @@ import time
 import numpy as np
 
 import cael
-from cael.embedding.cael import estimate_from
+from cael.embedding.flagship import estimate_from
 from cael.embedding.rewards import sparse_rewards
 from cael.embedding.weight_paths import weight_path
 from cael.estimators.problem import Problem

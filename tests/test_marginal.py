@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 import cael
 from cael import InputError, NeedsError
 from cael.estimators.marginal import encoder
-from cael.estimators.posterior import Dense, RowFeatures, Tabled, _softmax, fit_softmax
+from cael.policies.posterior import Dense, RowFeatures, Tabled, _softmax, fit_softmax
 
 RNG = np.random.default_rng(11)
 
@@ -57,13 +57,13 @@ def test_the_posterior_is_scikit_learns_with_features_that(kind):
 def test_the_posterior_is_the_same_on_any_number_of_threads_and_uses_no_more_than_allowed(monkeypatch):
     world = cael.worlds.PaperWorld(n_actions=8, action_dim=3)
     log = world.sample(3000, seed=0)
-    monkeypatch.setattr("cael.estimators.posterior.BATCH_BYTES", 200_000)  # several blocks
+    monkeypatch.setattr("cael.policies.posterior.BATCH_BYTES", 200_000)  # several blocks
     found, used = {}, {}
     for threads in ("1", "2", "3"):
         monkeypatch.setenv("OMP_NUM_THREADS", threads)
         seen = set()
         monkeypatch.setattr(
-            "cael.estimators.posterior._softmax",
+            "cael.policies.posterior._softmax",
             lambda *given, of=seen: of.add(threading.get_ident()) or _softmax(*given),
         )
         found[threads] = fit_softmax(log, log.contexts, C=1.0, offset=False, max_iter=50).weights

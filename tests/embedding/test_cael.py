@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import cael
-from cael.embedding.cael import BANDWIDTHS, FORMS
+from cael.embedding.flagship import BANDWIDTHS, FORMS
 from cael.estimators.problem import Problem
 from cael.estimators.selection import slope
 from cael.testing import example

@@ -211,7 +211,7 @@ def test_cael_with_drawn_actions_is_near_to_cael_with_all():
 
 def test_large_problems_draw_by_themselves(monkeypatch):
     assert QUICK.estimate(LOG, POLICY).diagnostics.embedding.candidates is None
-    monkeypatch.setattr("cael.embedding.cael.MOST_CELLS", 1000)
+    monkeypatch.setattr("cael.embedding.flagship.MOST_CELLS", 1000)
     assert QUICK.estimate(LOG, POLICY).diagnostics.embedding.candidates == 64
     assert replace(QUICK, candidates="all").estimate(LOG, POLICY).diagnostics.embedding.candidates is None
     told = cael.Auto(cael=QUICK).estimate(LOG, POLICY).diagnostics

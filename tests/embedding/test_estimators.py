@@ -10,8 +10,8 @@ import pytest
 import cael
 from cael.embedding.learned import AEL_PRESETS
 from cael.embedding.settings import objective
-from cael.estimators.posterior import fit_softmax
 from cael.estimators.problem import Problem
+from cael.policies.posterior import fit_softmax
 from cael.testing import example
 from tests.embedding import slow
 

@@ -1,4 +1,4 @@
-"""The posterior on a mini-batch against scikit-learn, and on all rows against `cael.estimators.posterior`."""
+"""The posterior on a mini-batch against scikit-learn, and on all rows against `cael.policies.posterior`."""
 
 import warnings
 
@@ -7,7 +7,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import cael
-from cael.estimators.posterior import fit_softmax
+from cael.policies.posterior import fit_softmax
 
 torch = pytest.importorskip("torch")
 

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from cael.cli.options import Reading, opened
 from cael.cli.output import Facts
-from cael.io.columns import Columns
+from cael.io.roles import Columns
 
 if TYPE_CHECKING:
     from cael.engine.answer import Answer
@@ -65,9 +65,9 @@ def streamed(
 
 def needed(log: str, columns: Columns | None, policies: Sequence[str]) -> float:
     """Bytes that the log and these policies would take in memory, from the sizes that the files state."""
-    from cael.io.columns import resolve
     from cael.io.reading import found_files
     from cael.io.reading import opened as opened_files
+    from cael.io.roles import resolve
     from cael.log.budget import PROGRAM
 
     files, name = found_files(log)

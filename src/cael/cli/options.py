@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from cael.io.columns import Columns
+from cael.io.roles import Columns
 
 if TYPE_CHECKING:
     from cael.cli.output import Facts

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, final
 
 from cael.errors import InputError
-from cael.io.columns import Columns
+from cael.io.roles import Columns
 
 if TYPE_CHECKING:
     from cael.io import LogTable

@@ -1,7 +1,7 @@
 """Learned embeddings. The modules that import torch are loaded when an estimator first needs them."""
 
 from cael.embedding.auto import Auto
-from cael.embedding.cael import CAEL
+from cael.embedding.flagship import CAEL
 from cael.embedding.learned import AELMIPS, CAELMIPS, NetworkDM, NetworkOutcome
 from cael.embedding.settings import Growth, NetworkSettings, Objective, Training
 

@@ -9,7 +9,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from cael.embedding.blend import BOUND
-from cael.embedding.cael import CAEL
+from cael.embedding.flagship import CAEL
 from cael.engine.answer import Answer, spread
 from cael.engine.asking import Asking, ask
 from cael.engine.columns import Column, Residual, Reward

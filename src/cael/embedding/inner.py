@@ -17,9 +17,9 @@ from torch import Tensor
 
 from cael.embedding.settings import Objective
 from cael.errors import InputError
-from cael.estimators.posterior import SoftmaxPosterior, fit_softmax
 from cael.log.logged import LoggedData
 from cael.policies.policy import probabilities
+from cael.policies.posterior import SoftmaxPosterior, fit_softmax
 
 FINAL_BYTES = 2**29
 """The final posterior is fitted on the device, all trials at once, when its (T, n, k) array needs no more than this."""

@@ -15,13 +15,13 @@ from cael.engine.parts import MODEL_BIAS, NOT_TRAINED
 from cael.errors import InputError, NeedsError, choose
 from cael.estimators.estimator import Estimator, mean_of
 from cael.estimators.marginal import EMBEDDING_BIAS, posterior_blocks
-from cael.estimators.posterior import SoftmaxPosterior
 from cael.estimators.problem import Problem
 from cael.inference import intervals as inference
 from cael.inference.diagnostics import Diagnostics, TrainingFacts, weight_facts, weighted, with_warnings
 from cael.inference.estimate import Estimate
 from cael.log.logged import Batch, LoggedData
 from cael.outcomes.outcome_model import FittedOutcome, OutcomeModel, outcome_terms
+from cael.policies.posterior import SoftmaxPosterior
 
 if TYPE_CHECKING:
     from cael.embedding.training import History

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
@@ -196,9 +196,3 @@ class Answer:
 def spread(answer: Answer, column: Column) -> float:
     """The standard deviation of a column."""
     return math.sqrt(answer.variance(column))
-
-
-def labels_of(answer: Answer) -> Any:
-    """The labels of the actions, where the log has them."""
-    actions = getattr(answer.log, "actions", None)
-    return None if actions is None else actions.labels

@@ -12,7 +12,7 @@ from cael.common.types import Floats
 from cael.engine.asking import Asking, as_engine_log, ask
 from cael.engine.columns import Given
 from cael.engine.parts import Form, Part, WholePart, form_part
-from cael.errors import NeedsError, SupportError
+from cael.errors import NeedsError
 from cael.estimators.problem import Problem
 from cael.inference.diagnostics import Diagnostics, weighted
 from cael.inference.estimate import Estimate, ScoreRange
@@ -86,28 +86,6 @@ def mean_of(
     """The estimate whose contributions are z (n,): its value is their mean."""
     log = problem.log
     return Estimate(name, float(z.mean()), z, log.key, diagnostics, log.clusters, score_range)
-
-
-def mean_plus_ratio(
-    name: str, problem: Problem, start: Floats | float, w: Floats, residual: Floats, diagnostics: Diagnostics
-) -> Estimate:
-    """V = mean(start) + T, T = mean(w residual) / mean(w), with contributions start + T + w (residual - T) / mean(w).
-
-    Centred, they are the influence function of V: the uncertainty of the denominator is in it.
-    """
-    mean_w = float(w.mean())
-    if mean_w == 0:
-        raise SupportError(
-            f"{name} is undefined: every weight is 0, no logged action has positive target probability. "
-            "Collect more rows, or use DM."
-        )
-    ratio = float(w @ residual) / len(w) / mean_w
-    z = residual - ratio
-    z *= w
-    z /= mean_w
-    z += ratio
-    z += start
-    return mean_of(name, problem, z, diagnostics)
 
 
 def weight_diagnostics(

@@ -15,9 +15,9 @@ from cael.engine.parts import Form, Part, form_part
 from cael.errors import InputError, NeedsError, choose
 from cael.estimators.estimator import Estimator
 from cael.estimators.marginal_weights import Exact, Fitted, MarginalWeight, Products, SameGroup, fit, posterior_block
-from cael.estimators.posterior import Features, RowFeatures, SoftmaxPosterior
 from cael.log.logged import LoggedData
 from cael.policies.policy import Policy, probabilities
+from cael.policies.posterior import Features, RowFeatures, SoftmaxPosterior
 
 EMBEDDING_BIAS = "The interval covers the mean of the estimate; the bias of the embedding is not in it."
 NOT_CONVERGED = "The posterior's solver stopped before it converged: raise max_iter."

@@ -11,11 +11,11 @@ import numpy as np
 from cael.common.types import Array, Floats, Ints
 from cael.engine.columns import Filling, Weights
 from cael.errors import InputError
-from cael.estimators.posterior import SoftmaxPosterior, fit_softmax
 from cael.log.logged import Batch, LoggedData
 from cael.log.pieces import Piece
 from cael.log.targets import chunks
 from cael.policies.policy import probabilities
+from cael.policies.posterior import SoftmaxPosterior, fit_softmax
 
 TABLES = 6
 """Arrays of rows times actions that the weights of a chunk need at once."""

@@ -17,32 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from cael.experiments import trial
-from cael.experiments.logs import world_of
-from cael.experiments.spec import Cell, load
-
-DEFAULT = "n = 1000, k = 500"
-SWEEPS = {"samples": "n", "actions": "k", "logging": "gamma", "epsilon": "epsilon", "noise": "noise"}
-"""Experiment -> what its axis is called."""
-
-
-def cells() -> dict[str, tuple[str, Cell]]:
-    """Name -> (experiment, cell): the paper's problem and its sweeps, then the other worlds; each problem once."""
-    default = load("bias-variance-mse").cells[0]
-    found = {DEFAULT: ("bias-variance-mse", default)}
-    for experiment, axis in SWEEPS.items():
-        for cell in load(experiment).cells:
-            if not _same(cell, default):
-                found[f"{axis} = {cell.at:g}"] = (experiment, cell)
-    return found | {str(cell.at): ("worlds", cell) for cell in load("worlds").cells if cell.at != "paper"}
-
-
-def _same(one: Cell, other: Cell) -> bool:
-    return one.n == other.n and world_of(one.world) == world_of(other.world)
-
-
-def sweeps() -> list[str]:
-    """The cells of the paper's own world."""
-    return [name for name, (experiment, _) in cells().items() if experiment != "worlds"]
+from cael.experiments.beyond_page import page
+from cael.experiments.sweep_cells import cells, sweeps
 
 
 def boosted(names: list[str], runs: int, jobs: int, done: Container[tuple[str, int]] = ()) -> Iterator[dict[str, Any]]:
@@ -74,8 +50,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--cells", nargs="+", help="of the paper's sweeps; all by default")
     told = parser.parse_args(arguments)
     if told.what == "page":
-        from cael.experiments.beyond_page import page
-
         page(told.results)
         return
     path = told.results / "boosted.json"

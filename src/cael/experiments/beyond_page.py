@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from cael.experiments.beyond import DEFAULT, cells, sweeps
 from cael.experiments.publish import published
+from cael.experiments.sweep_cells import DEFAULT, cells, sweeps
 
 COLUMNS = (
     "CAEL", "Auto", "SNIPS", "SNDR", "DR", "DM", "BoostedDM", "NetworkDM", "MIPS", "IPS", "LoggedMean", "CAELMIPS",

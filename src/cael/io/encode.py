@@ -13,8 +13,8 @@ from cael.common.types import Array, Floats, Ints
 from cael.errors import InputError, positive_int
 from cael.io import cells
 from cael.io.cells import Flaw
-from cael.io.columns import CONVENTIONS, matching
 from cael.io.kinds import is_list, is_text
+from cael.io.roles import CONVENTIONS, matching
 from cael.io.sources import Source, open_source
 
 MAX_CATEGORIES = 100

@@ -7,8 +7,8 @@ import numpy as np
 from cael.common.types import Array, Floats, Ints
 from cael.errors import PolicyError
 from cael.io import cells
-from cael.io.columns import CONVENTIONS
 from cael.io.encode import Actions, padded, told
+from cael.io.roles import CONVENTIONS
 from cael.io.sources import Source, open_source
 from cael.io.specs import PolicySpec
 from cael.policies.policy import Policy, Tabular

@@ -14,10 +14,10 @@ from cael.common.types import Array, Floats, Ints
 from cael.errors import InputError, LogError, PolicyError
 from cael.io import cells
 from cael.io.cells import Flaw
-from cael.io.columns import Columns, as_columns, resolve
 from cael.io.encode import Actions, matrix, read_actions, told
 from cael.io.numpy_files import load_log, load_policy
 from cael.io.policy_columns import Rows, build
+from cael.io.roles import Columns, as_columns, resolve
 from cael.io.sources import Source, open_source
 from cael.io.specs import PolicySpec, parse
 from cael.log.logged import LoggedData

@@ -17,9 +17,9 @@ from cael.engine.learning import estimated_logging
 from cael.engine.predictions import Predictions, predictions_of
 from cael.errors import InputError, LogError
 from cael.io import cells
-from cael.io.columns import Columns, as_columns, resolve
 from cael.io.encode import Actions, action_table, from_log
 from cael.io.reading import Task, batches, fingerprint_of, found_files, opened, tasks_of
+from cael.io.roles import Columns, as_columns, resolve
 from cael.io.sources import Source
 from cael.io.table import columns_found
 from cael.log.budget import Budget, bytes_of

@@ -10,12 +10,12 @@ import numpy as np
 
 from cael.common.types import Floats
 from cael.errors import LogError, NeedsError, PolicyError, first_bad
-from cael.io.columns import CONVENTIONS
 from cael.io.encode import Actions, columns_of
 from cael.io.files import format_of
 from cael.io.long import long_policy
 from cael.io.objects import load_object
 from cael.io.policy_columns import Rows, build, guess
+from cael.io.roles import CONVENTIONS
 from cael.io.sources import Source, open_source
 from cael.io.specs import PolicySpec, parse
 from cael.log.logged import BATCH_BYTES, PROPENSITY_ATOL, PROPENSITY_RTOL, Batch

@@ -128,7 +128,7 @@ def _groups(log: LoggedData) -> int:
 
 def _trained(log: LoggedData, frequencies: Floats, C: float) -> tuple[Floats, Floats]:
     """Weights (d, k) and intercept (k,) of log m(a|x) up to a constant; actions not in these rows keep frequencies."""
-    from cael.estimators.posterior import fit_softmax
+    from cael.policies.posterior import fit_softmax
 
     d, k = log.contexts.shape[1], log.n_actions
     if d == 0 or len(np.unique(log.actions)) < 2:
