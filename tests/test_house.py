@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+
+import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src"
@@ -64,11 +67,6 @@ def imported(statement: ast.Import | ast.ImportFrom) -> Iterator[str]:
         names = [alias.name for alias in statement.names]
     else:
         base = statement.module or ""
-        if statement.level:
-            above = importer.split(".")[
-                : None if is_package and statement.level == 1 else -(statement.level - is_package)
-            ]
-            base = ".".join([*above, base] if base else above)
         names = [f"{base}.{alias.name}" if f"{base}.{alias.name}" in MODULES else base for alias in statement.names]
     yield from (name for name in names if name in MODULES)
 
