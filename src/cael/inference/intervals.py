@@ -14,7 +14,7 @@ from typing import final
 import numpy as np
 
 from cael.common.types import Floats, Ints
-from cael.errors import InputError, choose, positive_int
+from cael.errors import InputError, positive_int
 
 METHODS = ("normal", "t", "studentised", "bca", "bernstein", "betting", "bias_aware")
 BLOCK = 2**16
