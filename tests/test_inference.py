@@ -301,7 +301,7 @@ def test_bias_aware_takes_the_bound_the_larger_error_and_the_number_of_choices()
 def test_the_printed_interval_is_the_one_that_decisions_rest_on():
     plain, careful = biased(), biased(bias_bound=0.02)
     assert plain.interval() == plain.interval(method="normal")
-    assert f"95% interval</th><td>{plain.interval()}" in plain._repr_html_()
+    assert f"95% interval</td><td>{plain.interval()}" in plain._repr_html_()
     assert f"(bias-aware 95% {careful.interval()})" in repr(careful)
     assert dict(careful.facts())["bias-aware 95% interval"] == str(careful.interval())
     assert str(careful.interval(method="normal")) not in repr(careful) + careful._repr_html_()

@@ -196,7 +196,7 @@ def test_verdicts_print():
     found = broken("rewards that drift")
     assert "verdict: caution" in printed(found)
     assert "describes the past" in printed(found.verdict).replace("\n", " ")
-    assert "Verdict: caution" in found._repr_html_()
+    assert "verdict: caution" in found._repr_html_()
     assert "caution" in repr(found.verdict)
 
 

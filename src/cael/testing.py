@@ -118,7 +118,7 @@ def prints(estimator: Estimator, log: LoggedData, policy: Policy) -> None:
     _holds(e.estimator == estimator.name, "the estimate bears the estimator's name", estimator)
     json.dumps(e.to_dict(), allow_nan=False)
     _holds(f"{e.value:.6g}" in e._repr_html_(), "the HTML shows the value", estimator)
-    e.__rich__()
+    e.sheet().markdown()
 
 
 def singleton_clusters_change_nothing(estimator: Estimator, log: LoggedData, policy: Policy) -> None:

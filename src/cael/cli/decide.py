@@ -86,10 +86,7 @@ def evaluate(
     labels = names_of(table)
     if found.overlap is not None and labels is not None:
         found = replace(found, overlap=found.overlap.labelled(labels))
-    show(
-        found, format, kind="evaluation", more=more, extra={"reading": about_reading(table)},
-        below=[_lift(found)], after=lines_about(table),
-    )  # fmt: skip
+    show(found, format, kind="evaluation", more=more, extra={"reading": about_reading(table)}, after=lines_about(table))
     if out is not None:
         told = settings_of(table, policy)
         save_report(out, found, table, settings=told, seed=settings.seed, audit=audit, **more)
@@ -102,12 +99,6 @@ def _calibration(found: Evaluation, more: dict[str, Any]) -> str:
     """How the intervals of the headline did on planted rewards; "unknown" where nobody asked."""
     names = [row.estimator for row in more.get("calibration", ())]
     return more["calibration"].check(found.headline).status if found.headline in names else "unknown"
-
-
-def _lift(found: Evaluation) -> str:
-    interval = found.lift.interval(found.level)
-    relative = f" ({found.lift.value / abs(found.baseline.value):+.1%})" if found.baseline.value else ""
-    return f"lift over the logging policy: {found.lift.value:+.5g}{relative} {interval}, {found.direction}"
 
 
 def _audited(table: LogTable) -> Audit | None:
@@ -140,7 +131,7 @@ def compare(
     format: Format = "table",
     out: Path | None = None,
 ) -> int:
-    """Which of these policies beats the logging policy? Paired contrasts, with intervals that hold all together.
+    """Which of these policies beats the logging policy? Paired contrasts, with simultaneous intervals.
 
     Parameters
     ----------

@@ -28,13 +28,12 @@ def show(
     kind: str,
     more: Mapping[str, Any] | None = None,
     extra: Mapping[str, Any] | None = None,
-    below: Sequence[str] = (),
     after: Sequence[str] = (),
 ) -> None:
     """Print a result, and those that belong to it.
 
     kind: of the JSON document. more: further results by name, or a mapping of them. extra: more keys of the JSON.
-    below: lines under the table of the result. after: lines that follow all that is printed for people.
+    after: lines that follow all that is printed for people.
     """
     parts = more or {}
     if format == "json":
@@ -43,12 +42,12 @@ def show(
         return
     results = [("", result), *(each for name, part in parts.items() for each in _each(name, part))]
     if format == "markdown":
-        from cael.cli.markdown import cell, markdown
+        from cael.results.sheet import escaped
 
         for heading, each in results:
-            print(f"### {cell(heading)}\n" if heading else "", markdown(each), sep="\n" if heading else "", end="\n\n")
+            print(f"### {escaped(heading)}\n\n" if heading else "", each.sheet().markdown(), sep="", end="\n\n")
         for line in after:
-            print(f"\n{cell(line.strip())}")
+            print(f"\n{escaped(line.strip())}")
         return
     from rich.console import Console
 
@@ -57,8 +56,6 @@ def show(
         if heading:
             console.print(f"\n{heading}", style="bold", markup=False, highlight=False)
         console.print(each)
-        for line in () if heading else below:
-            console.print(line, markup=False, highlight=False)
     for line in after:
         console.print(line, style="yellow" if line.startswith("!") else None, markup=False, highlight=False)
 

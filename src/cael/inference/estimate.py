@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, final
@@ -15,9 +14,10 @@ from cael.inference import intervals as inference
 from cael.inference.diagnostics import Diagnostics, contrast_floor, of_contrast
 from cael.inference.intervals import Interval
 from cael.log.logged import LogKey
+from cael.results.sheet import Column, Note, Sheet
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Console, ConsoleOptions, RenderResult
 
     from cael.engine.moments import Combination
 
@@ -265,19 +265,17 @@ class Estimate:
         ]
         return [(name, text) for name, text in rows if text]
 
-    def __rich__(self) -> Table:
-        from rich.table import Table
+    def sheet(self) -> Sheet:
+        """What the printed forms show."""
+        columns = (Column("fact", head=""), Column("text", head=""))
+        notes = tuple(Note(warning, "warn") for warning in self.diagnostics.warnings)
+        return Sheet(self.estimator, columns, tuple(self.facts()), notes=notes)
 
-        table = Table(title=self.estimator, show_header=False, caption="\n".join(self.diagnostics.warnings) or None)
-        for name, text in self.facts():
-            table.add_row(name, text)
-        return table
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self.sheet()
 
     def _repr_html_(self) -> str:
-        body = "".join(f"<tr><th>{html.escape(n)}</th><td>{html.escape(t)}</td></tr>" for n, t in self.facts())
-        notes = "".join(f"<li>{html.escape(warning)}</li>" for warning in self.diagnostics.warnings)
-        notes = f"<ul>{notes}</ul>" if notes else ""
-        return f"<table><caption>{html.escape(self.estimator)}</caption>{body}</table>{notes}"
+        return self.sheet().html()
 
 
 def _shown(value: float | None, spec: str, frame: str = "{}") -> str:

@@ -60,12 +60,17 @@ def size_of(sums: Combination) -> float:
     return max(spread, 0.0) + sums.n * sums.value**2
 
 
+def relative_lift(lift: Estimate, baseline: Estimate) -> float | None:
+    """The lift as a share of the baseline; None where that is 0."""
+    return lift.value / abs(baseline.value) if baseline.value else None
+
+
 def lift_dict(lift: Estimate, baseline: Estimate, interval: Interval, *, adjusted: bool) -> dict[str, Any]:
-    """A lift as plain types. relative: as a share of the baseline (None where that is 0). adjusted: by a control."""
+    """A lift as plain types. adjusted: by a control."""
     return {
         "value": lift.value,
         "stderr": lift.stderr,
         "interval": interval.to_dict(),
-        "relative": lift.value / abs(baseline.value) if baseline.value else None,
+        "relative": relative_lift(lift, baseline),
         "adjusted": adjusted,
     }

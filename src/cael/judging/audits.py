@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, final
@@ -12,9 +11,9 @@ from cael.inference.intervals import check_level
 from cael.judging import audit_checks as C
 from cael.judging.audit_checks import Frequency, Period
 from cael.judging.survey import survey, time_blocks
-from cael.judging.verdict import COLOURS, MARKS, Check, by_gravity, worst
+from cael.judging.verdict import Check, by_gravity, worst
 from cael.log.logged import LoggedData
-from cael.results.evaluation import html_rows
+from cael.results.sheet import Column, Note, Sheet
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -59,17 +58,21 @@ class Audit:
         told = asdict(self)
         return {"status": self.status, **{k: list(v) if isinstance(v, tuple) else v for k, v in told.items()}}
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from rich.text import Text
+    def sheet(self) -> Sheet:
+        """What the printed forms show."""
+        rows = tuple((each.name, each.status, each.sentence) for each in self.checks)
+        return Sheet(self._title, (Column("check"), Column("status"), Column("sentence", head="")), rows)
 
-        yield Text.assemble(("audit: ", "bold"), (self.status, f"bold {COLOURS[self.status]}"), f" of {self.log}")
-        for each in self.checks:
-            yield Text(f"{MARKS[each.status]} {each.sentence}", style=COLOURS[each.status])
+    @property
+    def _title(self) -> str:
+        return f"audit: {self.status} of {self.log}"
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Note(self._title).rich()
+        yield from (Note(each.sentence, each.status).rich() for each in self.checks)
 
     def _repr_html_(self) -> str:
-        rows = [(each.name, each.status, each.sentence) for each in self.checks]
-        caption = f"<caption>Audit: {html.escape(self.status)}. {html.escape(self.log)}</caption>"
-        return f"<table>{caption}{html_rows(('check', 'status', ''), rows)}</table>"
+        return self.sheet().html()
 
 
 def audit(log: LoggedData, *, p_value: float = 0.001, blocks: int = 10, names: Sequence[object] | None = None) -> Audit:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, final
 
 from cael.errors import InputError
+from cael.results.sheet import Note, paragraphs
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 LEVELS = ("ok", "caution", "refuse")
 STATUSES = ("pass", "unknown", "warn", "fail")
-MARKS = {"pass": "✓", "unknown": "·", "warn": "!", "fail": "✗"}
-COLOURS = {"pass": "green", "unknown": "dim", "warn": "yellow", "fail": "red", "ok": "green", "caution": "yellow",
-           "refuse": "red"}  # fmt: skip
 MEANING = {
-    "ok": "Nothing in this log speaks against the number.",
+    "ok": "All checks passed.",
     "caution": "The number may be used with the doubts below in mind.",
     "refuse": "Do not decide on this number.",
 }
@@ -45,6 +42,11 @@ def worst(checks: Sequence[Check]) -> str:
 def by_gravity(checks: Sequence[Check]) -> list[Check]:
     """The checks, worst first, otherwise in their own order."""
     return sorted(checks, key=lambda each: -STATUSES.index(each.status))
+
+
+def doubts(checks: Sequence[Check]) -> tuple[Note, ...]:
+    """The sentences of the checks that warn or fail."""
+    return tuple(Note(each.sentence, each.status) for each in checks if each.status in ("warn", "fail"))
 
 
 @final
@@ -81,22 +83,16 @@ class Verdict:
             "checks": [asdict(each) for each in self.checks],
         }
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from rich.text import Text
+    def notes(self) -> tuple[Note, ...]:
+        """What it says: the level, and every check that warns or fails."""
+        top = Note(f"verdict: {self.level} ({self.estimator}). {self.meaning}", self.level)
+        return (top, *doubts(by_gravity(self.checks)))
 
-        yield Text.assemble(
-            ("verdict: ", "bold"), (self.level, f"bold {COLOURS[self.level]}"), f" ({self.estimator}). {self.meaning}"
-        )
-        for each in by_gravity(self.checks):
-            if each.status in ("warn", "fail"):
-                yield Text(f"{MARKS[each.status]} {each.sentence}", style=COLOURS[each.status])
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from (note.rich() for note in self.notes())
 
     def _repr_html_(self) -> str:
-        told = "".join(f"<li>{html.escape(reason)}</li>" for reason in self.reasons)
-        return (
-            f"<p><strong>Verdict: {html.escape(self.level)}</strong> ({html.escape(self.estimator)}). "
-            f"{html.escape(self.meaning)}</p>" + (f"<ul>{told}</ul>" if told else "")
-        )
+        return paragraphs(self.notes())
 
 
 def verdict_of(estimator: str, checks: Sequence[Check]) -> Verdict:

@@ -14,9 +14,7 @@ from typing import Any, final
 
 import numpy as np
 
-from cael.inference.estimate import Estimate
 from cael.inference.overlap import Overlap
-from cael.judging.verdict import Thresholds
 from cael.results.comparison import Comparison
 from cael.results.evaluation import Evaluation
 from cael.results.pictures import axis
@@ -90,14 +88,14 @@ def tidy(svg: str, name: str) -> str:
 
 def intervals(evaluation: Evaluation) -> Picture:
     """All estimators with their intervals, and the logging policy's value as a line."""
-    estimates = [each for each in evaluation if each.estimator != "LoggedMean"]
-    found = [each.interval(evaluation.level) for each in estimates]
-    base = evaluation.baseline
-    names = [_clip(each.estimator, 34) for each in estimates]
-    doubtful = [is_doubtful(each) or evaluation.verdict.level == "refuse" for each in estimates]
-    rows = [(e.value, i.low, i.high) for e, i in zip(estimates, found, strict=True)]
-    marked = next((at for at, each in enumerate(estimates) if each.estimator == evaluation.headline), -1)
-    colours = [GREY if grey else MAIN if at == marked else SECOND for at, grey in enumerate(doubtful)]
+    sheet = evaluation.sheet()
+    shown = list(zip(*map(sheet.column, ("estimator", "value", "interval")), sheet.styles, strict=True))
+    base, inside = next((value, interval) for name, value, interval, _ in shown if name == "LoggedMean")
+    shown = [row for row in shown if row[0] != "LoggedMean"]
+    names = [_clip(name, 34) for name, *_ in shown]
+    rows = [(value, interval.low, interval.high) for _, value, interval, _ in shown]
+    marked = next((at for at, row in enumerate(shown) if "headline" in row[-1]), -1)
+    colours = [GREY if "doubtful" in row[-1] else MAIN if at == marked else SECOND for at, row in enumerate(shown)]
     told = (
         f"Values of {len(names)} estimators with {evaluation.level:.0%} intervals; the line is the old policy's value. "
         "What cannot be relied on is grey."
@@ -105,13 +103,12 @@ def intervals(evaluation: Evaluation) -> Picture:
 
     def draw(figure: Any, wide: bool) -> float:
         ax = figure.subplots()
-        inside = base.interval(evaluation.level)
         ax.axvspan(inside.low, inside.high, color=GRID, alpha=0.5, linewidth=0)
-        ax.axvline(base.value, color=FAINT, linewidth=1.2, linestyle=(0, (4, 3)))
+        ax.axvline(base, color=FAINT, linewidth=1.2, linestyle=(0, (4, 3)))
         limits = _forest(ax, names, rows, colours, [(inside.low, inside.high)], bold=marked)
-        place = "right" if base.value > (limits[0] + limits[1]) / 2 else "left"
+        place = "right" if base > (limits[0] + limits[1]) / 2 else "left"
         ax.annotate(
-            "old policy", (base.value, 1), xycoords=("data", "axes fraction"), color=FAINT, fontsize=9,
+            "old policy", (base, 1), xycoords=("data", "axes fraction"), color=FAINT, fontsize=9,
             xytext=(-4 if place == "right" else 4, 2), textcoords="offset points", ha=place, va="bottom",
         )  # fmt: skip
         ax.set_xlabel("value per row")
@@ -125,7 +122,7 @@ def lifts(comparison: Comparison) -> Picture:
     shown = comparison.rows[:MOST_BARS]
     rows = [(row.lift.value, row.interval.low, row.interval.high) for row in shown]
     colours = [_colour(row.direction, row.verdict.level) for row in shown]
-    told = f"Lifts of {len(shown)} policies over the old policy, with intervals that hold together."
+    told = f"Lifts of {len(shown)} policies over the old policy, with simultaneous intervals."
     return _lift_picture("lifts", [_clip(row.name) for row in shown], rows, colours, told)
 
 
@@ -134,14 +131,8 @@ def segment_lifts(found: Segments, shown: Sequence[Segment], name: str) -> Pictu
     rows = [(row.lift, row.interval.low, row.interval.high) for row in shown]
     colours = [_colour(row.direction, "ok") for row in shown]
     count = str(len(shown)) if len(shown) == len(found.rows) else f"{len(shown)} of {len(found.rows)}"
-    told = f"Lifts of {count} {found.kind}s with intervals that hold together; the rings are the shrunk lifts."
+    told = f"Lifts of {count} {found.kind}s with simultaneous intervals; the rings are the shrunk lifts."
     return _lift_picture(name, [_clip(row.label) for row in shown], rows, colours, told, [r.shrunk for r in shown])
-
-
-def is_doubtful(each: Estimate) -> bool:
-    """Whether an estimate rests on a model alone, or on next to no rows."""
-    size = each.diagnostics.effective_sample_size
-    return size is None or Thresholds().status("effective_rows", size) == "fail"
 
 
 def _clip(text: str, most: int = 26) -> str:

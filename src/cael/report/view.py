@@ -11,15 +11,15 @@ from typing import Any, final
 import numpy as np
 
 from cael.common.version import __version__
+from cael.inference.intervals import Interval
 from cael.judging.audits import Audit
 from cael.judging.verdict import MEANING, Check, Verdict, by_gravity
-from cael.report.charts import is_doubtful
-from cael.results.calibration import HEAD as CALIBRATION_HEAD
 from cael.results.calibration import Calibration
 from cael.results.comparison import Comparison
 from cael.results.evaluation import Evaluation
 from cael.results.planning import Plan
-from cael.results.segmentation import HEAD, Segments
+from cael.results.segmentation import Segments
+from cael.results.sheet import Column, Sheet, level_text, number, signed, text_of
 
 MOST_ROWS = 60
 MOST_GROUPS = 4
@@ -96,16 +96,16 @@ def short(text: object, most: int = MOST_TEXT) -> str:
     return told if len(told) <= most else told[: most - 1] + "…"
 
 
-def grid(
-    head: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,), classes: Sequence[str] = ()
-) -> Grid:
-    """A table of at most 60 rows; the columns named in `left` hold words, the others numbers."""
-    kept = tuple(tuple(short(cell, 80) for cell in row) for row in rows[:MOST_ROWS])
+def grid(sheet: Sheet) -> Grid:
+    """The table of a sheet, of at most 60 rows."""
+    more = len(sheet.rows) - MOST_ROWS
     return Grid(
-        tuple(head), kept, tuple(at not in left for at in range(len(head))),
-        tuple(classes[:MOST_ROWS]) or ("",) * len(kept),
-        f"{len(rows) - MOST_ROWS:,} more rows are not shown." if len(rows) > MOST_ROWS else "",
-    )  # fmt: skip
+        tuple(column.title or column.name for column in sheet.columns),
+        tuple(tuple(short(text, 80) for text in row) for row in sheet.texts()[:MOST_ROWS]),
+        tuple(column.kind != "text" for column in sheet.columns),
+        sheet.styles[:MOST_ROWS] or ("",) * len(sheet.rows[:MOST_ROWS]),
+        f"{more:,} more rows are not shown." if more > 0 else "",
+    )
 
 
 def ends(rows: Sequence[Any], most: int) -> list[Any]:
@@ -142,19 +142,17 @@ def view(
         headline=_headline(evaluation, comparison, level),
         reasons=tuple(each.sentence for each in by_gravity(checks) if each.status in ("warn", "fail")),
         checks=tuple(_check(each) for each in by_gravity(checks)),
-        estimates=None if evaluation is None else _estimates(evaluation),
+        estimates=None if evaluation is None else grid(evaluation.sheet()),
         notes=() if evaluation is None else tuple(short(each) for each in evaluation.doubts()),
-        policies=None if comparison is None else _policies(comparison),
+        policies=None if comparison is None else grid(comparison.sheet()),
         weights=() if evaluation is None else _weights(evaluation),
         actions=None if evaluation is None else _actions(evaluation),
         segments=_groups(groups),
         more_segments=_rest(groups[MOST_GROUPS:]),
         audit=() if audit is None else tuple(_check(each) for each in by_gravity(audit.checks)),
         audit_status="" if audit is None else audit.status,
-        plan=None if plan is None else (tuple(plan.sentences()), grid(*_plan(plan), left=(0,))),
-        calibration=None
-        if calibration is None
-        else (calibration.sentence(), grid(CALIBRATION_HEAD, calibration.table(), left=(0,))),
+        plan=None if plan is None else (tuple(plan.sentences()), grid(plan.sheet())),
+        calibration=None if calibration is None else (calibration.sentence(), grid(calibration.sheet())),
         settings=_settings(evaluation, comparison, settings, seed),
     )
 
@@ -177,65 +175,35 @@ def _check(each: Check) -> tuple[str, str, str]:
     return TITLES.get(each.name, each.name.replace("_", " ").capitalize()), each.status, each.sentence
 
 
-def number(value: float) -> str:
-    """Four digits, without an exponent where it can be helped."""
-    return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
-
-
-def signed(value: float) -> str:
-    return f"{value:+,.4g}" if abs(value) < 1e4 else f"{value:+,.0f}"
-
-
 def _headline(
     evaluation: Evaluation | None, comparison: Comparison | None, trust: str
 ) -> tuple[tuple[str, str, str], ...]:
     """(label, number, small print) for the top of the page; what is refused is not called better or worse."""
     if evaluation is not None:
         best, base, lift = evaluation.best, evaluation.baseline, evaluation.lift
-        inside, gain = best.interval(evaluation.level), lift.interval(evaluation.level)
-        lift_name, direction = "Lift over the old policy", evaluation.direction
-        adjusted = evaluation.control is not None
-        name, level = best.estimator, evaluation.level
+        gain, share, direction = evaluation.lift_interval, evaluation.relative_lift, evaluation.direction
+        level, adjusted = level_text(evaluation.level), evaluation.control is not None
+        small = f"{level} interval {_ends('value', evaluation.interval)}; {best.estimator}"
+        label, kind = "Lift over the old policy", f"{level} interval"
     else:
         assert comparison is not None
-        top = comparison.rows[0]
-        best, base, lift, gain = top.estimate, comparison.baseline, top.lift, top.interval
-        inside, direction, level = best.interval(comparison.level), top.direction, comparison.level
-        lift_name, name = f"Lift of {short(top.name, 40)}", short(top.name, 40)
+        top, base, share = comparison.rows[0], comparison.baseline, comparison.relative_lift
+        best, lift, gain, direction = top.estimate, top.lift, top.interval, top.direction
         adjusted = lift.value != best.value - base.value
+        label, small = f"Lift of {short(top.name, 40)}", f"{short(top.name, 40)}; {best.estimator}"
+        kind = f"simultaneous {level_text(comparison.level)} interval"
+    how = "; adjusted by a control variate for the random choice of logged actions" if adjusted else ""
+    relative = "" if share is None else f" ({share:+.1%})"
     direction = "not to be relied on" if trust == "refuse" else direction
-    relative = f" ({lift.value / abs(base.value):+.1%})" if base.value else ""
-    how = "; without what chance did to the logged actions" if adjusted else ""
     return (
-        ("Value of the new policy", number(best.value), f"{level:.0%} interval {number(inside.low)} to "
-         f"{number(inside.high)}; {name}"),
+        ("Value of the new policy", number(best.value), small),
         ("Value of the old policy", number(base.value), f"mean logged reward of {base.n:,} rows"),
-        (lift_name, signed(lift.value) + relative, f"{level:.0%} interval {signed(gain.low)} to {signed(gain.high)}: "
-         f"{direction}{how}"),
-    )  # fmt: skip
+        (label, signed(lift.value) + relative, f"{kind} {_ends('lift', gain)}: {direction}{how}"),
+    )
 
 
-def _estimates(evaluation: Evaluation) -> Grid:
-    head = ("estimator", "value", "std. error", f"{evaluation.level:.0%} interval", "eff. rows", "max weight")
-    rows = [tuple(row) for row in evaluation.rows()]
-    refused = evaluation.verdict.level == "refuse"
-    greys = [each.estimator != "LoggedMean" and (refused or is_doubtful(each)) for each in evaluation]
-    bold = ["headline" if row[0] == evaluation.headline else "" for row in rows]
-    classes = [f"{a} doubtful".strip() if grey else a for a, grey in zip(bold, greys, strict=True)]
-    skipped = [(name, "not computed", "", short(why, 70), "", "") for name, why in evaluation.skipped]
-    return grid(head, [*rows, *skipped], (0,), [*classes, *["doubtful"] * len(skipped)])
-
-
-def _policies(comparison: Comparison) -> Grid:
-    head = ("policy", "value", "lift", f"joint {comparison.level:.0%} interval", "direction", "verdict")
-    classes = [_row_class(row.direction, row.verdict.level) for row in comparison]
-    return grid(head, comparison.table(), (0, 4, 5), classes)
-
-
-def _row_class(direction: str, level: str) -> str:
-    if level == "refuse":
-        return "doubtful"
-    return {"better": "better", "worse": "worse"}.get(direction, "")
+def _ends(kind: str, interval: Interval) -> str:
+    return f"{text_of(kind, interval.low)} to {text_of(kind, interval.high)}"
 
 
 def _weights(evaluation: Evaluation) -> tuple[tuple[str, str], ...]:
@@ -261,17 +229,15 @@ def _actions(evaluation: Evaluation) -> Grid | None:
     found = evaluation.overlap
     if found is None:
         return None
-    rows = [
-        (
-            short(each.label, 60) or str(each.action),
-            f"{each.logged:,}",
-            "" if each.expected is None else f"{each.expected:,.0f}",
-            f"{each.logged / found.n:.1%}",
-            f"{each.target:.1%}",
-        )
+    columns = (
+        Column("action"), Column("rows", "count"), Column("expected rows", "count"), Column("old share", "share"),
+        Column("new share", "share"),
+    )  # fmt: skip
+    rows = tuple(
+        (short(each.label, 60) or str(each.action), each.logged, each.expected, each.logged / found.n, each.target)
         for each in found.actions
-    ]
-    return grid(("action", "rows", "expected rows", "old share", "new share"), rows)
+    )
+    return grid(Sheet("actions", columns, rows))
 
 
 def _groups(groups: Sequence[tuple[str, Segments]]) -> tuple[tuple[str, str, Grid], ...]:
@@ -289,15 +255,12 @@ def _rest(groups: Sequence[tuple[str, Segments]]) -> tuple[tuple[str, str], ...]
 
 def _segments(name: str, found: Segments, most: int) -> Grid:
     """The segments at both ends of the list, where they are too many: the worst matter as much as the best."""
-    head = (short(name, 30), *HEAD[1:6], "direction", "shrunk lift")
-    classes = [_row_class(row.direction, "ok") for row in ends(found.rows, most)]
-    made = grid(head, [row[:8] for row in ends(found.table(), most)], (0, 6), classes)
-    hidden = len(found.rows) - len(classes)
-    return replace(made, note=f"{hidden:,} {found.kind}s between these are not shown." if hidden else "")
-
-
-def _plan(plan: Plan) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    return ("drawn uniformly", "rows needed", "cost per row"), plan.table()
+    sheet = found.sheet()
+    columns = (replace(sheet.columns[0], head=short(name, 30)), *sheet.columns[1:])
+    rows, styles = (tuple(ends(each, most)) for each in (sheet.rows, sheet.styles))
+    hidden = len(sheet.rows) - len(rows)
+    note = f"{hidden:,} {found.kind}s between these are not shown." if hidden else ""
+    return replace(grid(replace(sheet, columns=columns, rows=rows, styles=styles)), note=note)
 
 
 def _settings(
@@ -306,9 +269,9 @@ def _settings(
     rows: list[tuple[str, Any]] = []
     if evaluation is not None:
         rows += [("log", evaluation.log), ("policy", evaluation.policy), ("headline estimator", evaluation.headline)]
-        rows += [("level", f"{evaluation.level:.0%}"), ("data hash (SHA-256)", evaluation.fingerprint)]
+        rows += [("level", level_text(evaluation.level)), ("data hash (SHA-256)", evaluation.fingerprint)]
     elif comparison is not None:
-        rows += [("level", f"{comparison.level:.0%}"), ("simultaneous factor", f"{comparison.factor:.3f}")]
+        rows += [("level", level_text(comparison.level)), ("simultaneous factor", f"{comparison.factor:.3f}")]
         rows += [("data hash (SHA-256)", comparison.baseline.fingerprint)]
     rows += list(settings.items())
     rows += [("seed", "the defaults of the estimators" if seed is None else seed), ("cael", __version__)]

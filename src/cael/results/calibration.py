@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -18,14 +17,14 @@ from cael.errors import InputError, NeedsError, positive_int
 from cael.estimators import Estimator
 from cael.estimators.problem import Problem
 from cael.inference import intervals as inference
-from cael.judging.verdict import COLOURS, Check
+from cael.judging.verdict import Check
 from cael.log.held import Held
 from cael.log.logged import Batch, LoggedData
 from cael.log.scanned import ScannedLog
 from cael.outcomes.ridge import Ridge
 from cael.policies.policy import Policy, probabilities
 from cael.results.evaluate import panel, refuse_constant_rewards
-from cael.results.evaluation import html_rows
+from cael.results.sheet import Column, Note, Sheet
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -35,7 +34,6 @@ KINDS = ("additive", "interaction", "target", "fitted")
 SIGNAL = 0.3
 """Share of the reward's variance that the planted reward explains; the rest is noise."""
 CELLS = 2_000_000
-HEAD = ("estimator", "RMSE", "bias", "covers", "worst", "width", "failed")
 
 
 @final
@@ -123,38 +121,29 @@ class Calibration:
             "rows": [{**asdict(row), "rmse": row.rmse if math.isfinite(row.rmse) else None} for row in self.rows],
         }  # fmt: skip
 
-    def table(self) -> list[tuple[str, ...]]:
+    def sheet(self) -> Sheet:
         """What the printed forms show."""
-        return [
+        columns = (
+            Column("estimator"), Column("rmse", "rough", "RMSE"), Column("bias", "rough difference"),
+            Column("coverage", "percent and error", "covers"), Column("worst_coverage", "percent", "worst"),
+            Column("worst_kind", head="on"), Column("width", "rough", wide=True), Column("failed", "count", wide=True),
+        )  # fmt: skip
+        rows = tuple(
             (
-                row.estimator,
-                f"{row.rmse:.3g}" if math.isfinite(row.rmse) else "",
-                f"{row.bias:+.2g}",
-                f"{row.coverage:.0%} ± {row.coverage_error:.0%}",
-                f"{row.worst_coverage:.0%} ({row.worst_kind})",
-                f"{row.width:.3g}",
-                str(row.failed or ""),
+                row.estimator, row.rmse if math.isfinite(row.rmse) else None, row.bias,
+                (row.coverage, row.coverage_error), row.worst_coverage, row.worst_kind, row.width, row.failed or None,
             )
             for row in self.rows
-        ]
+        )  # fmt: skip
+        styles = tuple(self.check(row.estimator).status for row in self.rows)
+        styles = tuple("" if status == "pass" else status for status in styles)
+        return Sheet("planted rewards", columns, rows, (Note(self.sentence()),), (), styles)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from rich.box import SIMPLE_HEAD
-        from rich.table import Table
-        from rich.text import Text
-
-        shown = range(len(HEAD)) if options.max_width >= 100 else range(len(HEAD) - 2)
-        table = Table(box=SIMPLE_HEAD, padding=(0, 1))
-        for at in shown:
-            table.add_column(HEAD[at], justify="right" if at else "left", no_wrap=True)
-        for row, cells in zip(self.rows, self.table(), strict=True):
-            status = self.check(row.estimator).status
-            table.add_row(*(cells[at] for at in shown), style=None if status == "pass" else COLOURS[status])
-        yield table
-        yield Text(self.sentence())
+        yield self.sheet()
 
     def _repr_html_(self) -> str:
-        return f"<table>{html_rows(HEAD, self.table())}</table><p>{html.escape(self.sentence())}</p>"
+        return self.sheet().html()
 
 
 def calibrate(

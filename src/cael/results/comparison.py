@@ -1,16 +1,17 @@
-"""compare: several policies against the logging policy, with intervals that hold together and a verdict on each."""
+"""compare: several policies against the logging policy, with simultaneous intervals and a verdict on each."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 from cael.inference.estimate import Estimate
 from cael.inference.intervals import Interval
+from cael.inference.lift import relative_lift
 from cael.judging.verdict import Verdict
-from cael.results.evaluation import direction, html_rows
+from cael.results.evaluation import direction
+from cael.results.sheet import Column, Note, Sheet, level_text, text_of
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -37,7 +38,7 @@ class Compared:
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """Several policies against the logging policy, best first; the intervals hold all together at `level`."""
+    """Several policies against the logging policy, best first, with simultaneous intervals at `level`."""
 
     rows: tuple[Compared, ...]
     baseline: Estimate
@@ -49,6 +50,11 @@ class Comparison:
     def verdict(self) -> Verdict:
         """The verdict on the first policy, the one that looks best."""
         return self.rows[0].verdict
+
+    @property
+    def relative_lift(self) -> float | None:
+        """The lift of the first policy as a share of the logging policy's value; None where that is 0."""
+        return relative_lift(self.rows[0].lift, self.baseline)
 
     def __iter__(self) -> Iterator[Compared]:
         return iter(self.rows)
@@ -86,39 +92,26 @@ class Comparison:
             ],
         }
 
-    def table(self) -> list[tuple[str, ...]]:
-        """What the printed forms show: name, value, lift, interval of the lift, direction, verdict."""
-        return [
-            (
-                row.name,
-                f"{row.estimate.value:.5g}",
-                f"{row.lift.value:+.5g}",
-                f"[{row.interval.low:+.5g}, {row.interval.high:+.5g}]",
-                row.direction,
-                row.verdict.level,
-            )
+    def sheet(self) -> Sheet:
+        """What the printed forms show."""
+        base = text_of("value", self.baseline.value), text_of("error", self.baseline.stderr)
+        columns = (
+            Column("policy"), Column("value", "value"), Column("lift", "lift"),
+            Column("interval", "lift interval", f"simultaneous {level_text(self.level)} interval"),
+            Column("direction", head=""), Column("verdict"),
+        )  # fmt: skip
+        rows = tuple(
+            (row.name, row.estimate.value, row.lift.value, row.interval, row.direction, row.verdict.level)
             for row in self.rows
-        ]
+        )
+        notes = tuple(Note(doubt, "warn") for doubt in self.doubts())
+        return Sheet(f"logging policy: {' ± '.join(base)}", columns, rows, (), notes, tuple(map(_style, self.rows)))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from rich.markup import escape
-        from rich.table import Table
-        from rich.text import Text
-
-        title = f"logging policy: {self.baseline.value:.5g} ± {self.baseline.stderr:.2g}"
-        table = Table(title=title, caption=f"intervals of the lift hold together at {self.level:.0%}")
-        for name in ("policy", "value", "lift", "interval of the lift", "", "verdict"):
-            table.add_column(name, no_wrap=True)
-        for row, shown in zip(self.rows, self.table(), strict=True):
-            table.add_row(*map(escape, shown), style=_style(row))
-        yield table
-        for doubt in self.doubts():
-            yield Text(f"! {doubt}", style="yellow")
+        yield self.sheet()
 
     def _repr_html_(self) -> str:
-        head = ("policy", "value", "lift", f"interval, simultaneous {self.level:.0%}", "", "verdict")
-        notes = "".join(f"<li>{html.escape(doubt)}</li>" for doubt in self.doubts())
-        return f"<table>{html_rows(head, self.table())}</table><ul>{notes}</ul>"
+        return self.sheet().html()
 
     def doubts(self) -> list[str]:
         """The reasons of all verdicts, each once, with the policies that it concerns."""
@@ -129,7 +122,5 @@ class Comparison:
         return [f"{', '.join(names)}: {reason}" for reason, names in said.items()]
 
 
-def _style(row: Compared) -> str | None:
-    if row.verdict.level == "refuse":
-        return "dim"
-    return {"better": "green", "worse": "red"}.get(row.direction)
+def _style(row: Compared) -> str:
+    return "doubtful" if row.verdict.level == "refuse" else row.direction

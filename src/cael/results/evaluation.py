@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import html
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
@@ -12,15 +11,13 @@ from cael.common.version import __version__
 from cael.engine.moments import Combination
 from cael.inference.estimate import Estimate
 from cael.inference.intervals import Interval
-from cael.inference.lift import lift_dict, lift_of
+from cael.inference.lift import lift_dict, lift_of, relative_lift
 from cael.inference.overlap import Overlap
-from cael.judging.verdict import Verdict
-from cael.results.pictures import axis, picture
+from cael.judging.verdict import Thresholds, Verdict
+from cael.results.sheet import Column, Note, Sheet, level_text, signed, text_of
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
-
-PLOT_WIDTH = 25
 
 
 @final
@@ -66,7 +63,22 @@ class Evaluation:
     @property
     def direction(self) -> str:
         """Whether the interval of the lift lies above 0 ("better"), below ("worse"), or holds it."""
-        return direction(self.lift.interval(self.level))
+        return direction(self.lift_interval)
+
+    @property
+    def interval(self) -> Interval:
+        """The interval of the best estimate that decisions rest on."""
+        return self.best.interval(self.level)
+
+    @property
+    def lift_interval(self) -> Interval:
+        """The interval of the lift that decisions rest on."""
+        return self.lift.interval(self.level)
+
+    @property
+    def relative_lift(self) -> float | None:
+        """The lift as a share of the logging policy's value; None where that is 0."""
+        return relative_lift(self.lift, self.baseline)
 
     @property
     def fingerprint(self) -> str:
@@ -98,7 +110,7 @@ class Evaluation:
             "level": self.level,
             "headline": self.headline,
             "verdict": self.verdict.to_dict(),
-            "lift": lift_dict(lift, self.baseline, lift.interval(self.level), adjusted=self.control is not None),
+            "lift": lift_dict(lift, self.baseline, self.lift_interval, adjusted=self.control is not None),
             "direction": self.direction,
             "overlap": None if self.overlap is None else self.overlap.to_dict(),
             "estimates": [each.to_dict(self.level) for each in self.estimates],
@@ -108,19 +120,35 @@ class Evaluation:
     def to_json(self, indent: int | None = 2) -> str:
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
-    def rows(self) -> list[tuple[str, ...]]:
-        """What the printed forms show: name, value, stderr, interval, effective sample size, largest weight."""
-        return [
+    def sheet(self) -> Sheet:
+        """What the printed forms show."""
+        columns = (
+            Column("estimator"), Column("value", "value"), Column("stderr", "error", "error"),
+            Column("interval", "interval", f"{level_text(self.level)} interval", point="value"),
+            Column("effective_rows", "count", "eff. n"), Column("max_weight", "weight", "max weight", wide=True),
+        )  # fmt: skip
+        rows = tuple(
             (
-                each.estimator,
-                f"{each.value:.5g}",
-                f"{each.stderr:.2g}",
-                f"[{(i := each.interval(self.level)).low:.5g}, {i.high:.5g}]",
-                _number(each.diagnostics.effective_sample_size, ",.0f"),
-                _number(each.diagnostics.max_weight, ".4g"),
+                each.estimator, each.value, each.stderr, each.interval(self.level),
+                each.diagnostics.effective_sample_size, each.diagnostics.max_weight,
             )
             for each in self.estimates
-        ]
+        )  # fmt: skip
+        summary = (*self.verdict.notes(), Note(self.sentence()))
+        notes = tuple(Note(doubt, "warn") for doubt in self.doubts())
+        styles = tuple(map(self._style, self.estimates))
+        return Sheet(f"{self.policy} on\n{self.log}", columns, rows, summary, notes, styles)
+
+    def _style(self, estimate: Estimate) -> str:
+        doubtful = self.verdict.level == "refuse" or rests_on_little(estimate)
+        words = ["headline"] if estimate.estimator == self.headline else []
+        return " ".join([*words, "doubtful"] if doubtful and estimate.estimator != "LoggedMean" else words)
+
+    def sentence(self) -> str:
+        """The lift, in words."""
+        share = "" if self.relative_lift is None else f" ({self.relative_lift:+.1%})"
+        interval = text_of("lift interval", self.lift_interval)
+        return f"lift over the logging policy: {signed(self.lift.value)}{share} {interval}, {self.direction}"
 
     def doubts(self) -> list[str]:
         """Every warning once, with the estimators that it concerns."""
@@ -129,51 +157,22 @@ class Evaluation:
             for warning in each.diagnostics.warnings:
                 said.setdefault(warning, []).append(each.estimator)
         told = [f"{', '.join(names)}: {warning}" for warning, names in said.items()]
-        told = [
-            *(
-                f"{each.estimator}: the interval counts a bias of up to {each.diagnostics.bias_bound:.3g}; the normal "
-                f"one, which does not, is {each.interval(self.level, 'normal')}."
-                for each in self.estimates
-                if each.diagnostics.bias_bound
-            ),
-            *told,
+        return [*self._biases(), *told, *(f"{name} was not computed: {reason}" for name, reason in self.skipped)]
+
+    def _biases(self) -> list[str]:
+        """What the intervals that allow for a bias would be without it."""
+        return [
+            f"{each.estimator}: this interval allows for a bias of up to {each.diagnostics.bias_bound:.3g}; without it "
+            f"{text_of('interval', each.interval(self.level, 'normal'))}."
+            for each in self.estimates
+            if each.diagnostics.bias_bound
         ]
-        return [*told, *(f"{name} was not computed: {reason}" for name, reason in self.skipped)]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from rich.box import SIMPLE_HEAD
-        from rich.table import Table
-        from rich.text import Text
-
-        wide = options.max_width >= 110
-        title = Text(f"{self.policy} on\n{self.log}", style="table.title")
-        table = Table(box=SIMPLE_HEAD, title=title, title_justify="left", padding=(0, 1))
-        for name in ("estimator", "value", "error", f"{self.level:.0%} interval", "", "eff. n", "max weight"):
-            numeric = name in ("value", "error", "eff. n", "max weight")
-            table.add_column(name, justify="right" if numeric else "left", no_wrap=True, overflow="ellipsis")
-        for row, drawn in zip(self.rows(), self._pictures(PLOT_WIDTH if wide else PLOT_WIDTH // 2), strict=True):
-            table.add_row(*row[:4], drawn, *row[4:])
-        if not wide:
-            del table.columns[-1]
-        yield table
-        yield self.verdict
-        for doubt in self.doubts():
-            yield Text(f"! {doubt}", style="yellow")
-
-    def _pictures(self, width: int) -> list[str]:
-        intervals = [each.interval(self.level) for each in self.estimates]
-        left, right = axis([(i.low, i.high) for i in intervals])
-        pairs = zip(self.estimates, intervals, strict=True)
-        return [picture(i.low, each.value, i.high, left, right, width) for each, i in pairs]
+        yield self.sheet()
 
     def _repr_html_(self) -> str:
-        head = ("estimator", "value", "std. error", f"{self.level:.0%} interval", "eff. n", "max weight")
-        notes = "".join(f"<li>{html.escape(doubt)}</li>" for doubt in self.doubts())
-        return (
-            self.verdict._repr_html_()
-            + f"<table><caption>{html.escape(self.policy)} on {html.escape(self.log)}</caption>"
-            f"{html_rows(head, self.rows())}</table><ul>{notes}</ul>"
-        )
+        return self.sheet().html()
 
 
 def direction(interval: Interval) -> str:
@@ -181,12 +180,7 @@ def direction(interval: Interval) -> str:
     return "better" if interval.low > 0 else "worse" if interval.high < 0 else "no difference shown"
 
 
-def _number(value: float | None, spec: str) -> str:
-    return "" if value is None else format(value, spec)
-
-
-def html_rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Rows of an HTML table."""
-    top = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody>"
+def rests_on_little(estimate: Estimate) -> bool:
+    """Whether an estimate rests on a model alone, or on next to no rows."""
+    size = estimate.diagnostics.effective_sample_size
+    return size is None or Thresholds().status("effective_rows", size) == "fail"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -18,7 +17,7 @@ from cael.errors import InputError, NeedsError, positive_int
 from cael.estimators.problem import Problem
 from cael.inference import intervals as inference
 from cael.inference.weights import effective_sample_size
-from cael.judging.verdict import COLOURS, MARKS, Check, Thresholds, worst
+from cael.judging.verdict import Check, Thresholds, doubts, worst
 from cael.log.held import Held
 from cael.log.logged import LoggedData
 from cael.log.scanned import ScannedLog
@@ -27,7 +26,7 @@ from cael.outcomes.ridge import Ridge
 from cael.policies.policy import Policy, logged_probability, probabilities
 from cael.policies.propensity import EstimatedLogging
 from cael.results.evaluate import refuse_constant_rewards
-from cael.results.evaluation import html_rows
+from cael.results.sheet import Column, Note, Sheet, level_text
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -118,37 +117,23 @@ class Plan:
         told |= {"options": list(told["options"]), "checks": list(told["checks"])}
         return {**told, "rows_needed": self.rows_needed, "more_rows": self.more_rows, "sentences": self.sentences()}
 
-    def table(self) -> list[tuple[str, ...]]:
-        """What the printed forms show: exploration, rows needed, cost per row."""
-        return [
-            (
-                f"{each.exploration:.0%}",
-                "never" if each.rows is None else f"{each.rows:,}",
-                "" if each.cost is None else f"{each.cost:.3g}",
-            )
-            for each in self.options
-        ]
+    def sheet(self) -> Sheet:
+        """What the printed forms show."""
+        columns = (
+            Column("exploration", "percent", "drawn uniformly"), Column("rows", "count", "rows needed"),
+            Column("cost", "rough", "cost per row"),
+        )  # fmt: skip
+        rows = tuple(
+            (each.exploration, "never" if each.rows is None else each.rows, each.cost) for each in self.options
+        )
+        title = f"level {level_text(self.level)}, power {level_text(self.power)}"
+        return Sheet(title, columns, rows, tuple(map(Note, self.sentences())), doubts(self.checks))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from rich.box import SIMPLE_HEAD
-        from rich.table import Table
-        from rich.text import Text
-
-        for sentence in self.sentences():
-            yield Text(sentence)
-        table = Table(box=SIMPLE_HEAD, title=f"level {self.level:.0%}, power {self.power:.0%}", title_justify="left")
-        for name in ("drawn uniformly", "rows needed", "cost per row"):
-            table.add_column(name, justify="right")
-        for row in self.table():
-            table.add_row(*row)
-        yield table
-        for each in self.checks:
-            if each.status in ("warn", "fail"):
-                yield Text(f"{MARKS[each.status]} {each.sentence}", style=COLOURS[each.status])
+        yield self.sheet()
 
     def _repr_html_(self) -> str:
-        told = "".join(f"<p>{html.escape(each)}</p>" for each in self.sentences())
-        return told + f"<table>{html_rows(('drawn uniformly', 'rows needed', 'cost per row'), self.table())}</table>"
+        return self.sheet().html()
 
 
 def plan(

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, final
 
 from cael.inference.intervals import Interval
-from cael.results.evaluation import direction, html_rows
+from cael.results.evaluation import direction
+from cael.results.sheet import Column, Note, Sheet, level_text
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
-
-HEAD = ("segment", "rows", "eff. n", "value", "lift", "joint interval", "", "shrunk lift", "")
 
 
 @final
@@ -89,39 +87,27 @@ class Segments:
             "rows": [{**asdict(r), "direction": r.direction} for r in self.rows],
         }
 
-    def table(self) -> list[tuple[str, ...]]:
+    def sheet(self) -> Sheet:
         """What the printed forms show."""
-        return [
+        columns = (
+            Column(self.kind), Column("rows", "count"), Column("effective_rows", "count", "eff. n", wide=True),
+            Column("value", "value", wide=True), Column("lift", "lift"),
+            Column("interval", "lift interval", f"simultaneous {level_text(self.level)}"),
+            Column("direction", head=""), Column("shrunk", "lift", "shrunk lift"),
+            Column("shrunk_interval", "lift interval", level_text(self.level), wide=True),
+        )  # fmt: skip
+        rows = tuple(
             (
-                row.label,
-                f"{row.rows:,}",
-                "" if row.effective_rows is None else f"{row.effective_rows:,.0f}",
-                f"{row.value:.4g}",
-                f"{row.lift:+.3g}",
-                f"[{row.interval.low:+.3g}, {row.interval.high:+.3g}]",
-                row.direction if row.direction != "no difference shown" else "",
-                f"{row.shrunk:+.3g}",
-                f"[{row.shrunk_interval.low:+.3g}, {row.shrunk_interval.high:+.3g}]",
+                row.label, row.rows, row.effective_rows, row.value, row.lift, row.interval,
+                None if row.direction == "no difference shown" else row.direction, row.shrunk, row.shrunk_interval,
             )
             for row in self.rows
-        ]
+        )  # fmt: skip
+        styles = tuple(row.direction for row in self.rows)
+        return Sheet(f"{self.estimator}, by {self.kind}", columns, rows, (Note(self.sentence()),), (), styles)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from rich.box import SIMPLE_HEAD
-        from rich.markup import escape
-        from rich.table import Table
-        from rich.text import Text
-
-        shown = range(len(HEAD)) if options.max_width >= 120 else (0, 1, 4, 5, 6, 7)
-        table = Table(box=SIMPLE_HEAD, title=f"{self.estimator}, by {self.kind}", title_justify="left", padding=(0, 1))
-        for at in shown:
-            left = at in (0, 6)
-            table.add_column(HEAD[at], justify="left" if left else "right", no_wrap=True, overflow="ellipsis")
-        colours = {"better": "green", "worse": "red"}
-        for row, cells in zip(self.rows, self.table(), strict=True):
-            table.add_row(*(escape(cells[at]) for at in shown), style=colours.get(row.direction))
-        yield table
-        yield Text(self.sentence())
+        yield self.sheet()
 
     def _repr_html_(self) -> str:
-        return f"<table>{html_rows(HEAD, self.table())}</table><p>{html.escape(self.sentence())}</p>"
+        return self.sheet().html()

@@ -1,0 +1,224 @@
+"""Sheet: what a result shows, as typed cells. Terminal, notebook, Markdown and report are renderers of it."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, final
+
+from cael.inference.intervals import Interval
+from cael.results.pictures import axis, picture
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.table import Table
+    from rich.text import Text
+
+Cell: TypeAlias = str | float | Interval | tuple[float, float] | None
+PICTURE, SMALL_PICTURE = 25, 12
+MARKS = {"pass": "✓", "unknown": "·", "warn": "!", "fail": "✗"}
+COLOURS = {
+    "pass": "green", "unknown": "dim", "warn": "yellow", "fail": "red", "ok": "green", "caution": "yellow",
+    "refuse": "red", "better": "green", "worse": "red", "doubtful": "dim",
+}  # fmt: skip
+
+
+def number(value: float, sign: str = "") -> str:
+    """Five digits, without an exponent where a large number can do without."""
+    return f"{value:{sign},.0f}" if 1e5 <= abs(value) < 1e15 else f"{value:{sign}.5g}"
+
+
+def signed(value: float) -> str:
+    return number(value, "+")
+
+
+FORMATS: dict[str, Callable[[Any], str]] = {
+    "text": str,
+    "value": number,
+    "lift": signed,
+    "error": lambda value: f"{value:.2g}",
+    "rough": lambda value: f"{value:.3g}",
+    "rough difference": lambda value: f"{value:+.2g}",
+    "weight": lambda value: f"{value:.4g}",
+    "interval": lambda pair: f"[{number(pair.low)}, {number(pair.high)}]",
+    "lift interval": lambda pair: f"[{signed(pair.low)}, {signed(pair.high)}]",
+    "count": lambda value: f"{value:,.0f}",
+    "share": lambda value: f"{value:.1%}",
+    "percent": lambda value: f"{value:.0%}",
+    "percent and error": lambda pair: f"{pair[0]:.0%} ± {pair[1]:.0%}",
+}
+"""How a kind of cell is written; everything that is printed for people goes through here."""
+
+
+def level_text(level: float) -> str:
+    """95% of 0.95, and 99.9% of 0.999."""
+    return f"{100 * level:.4g}%"
+
+
+def text_of(kind: str, value: Cell) -> str:
+    """A cell in words: nothing for what is not known, and a word in place of a number as it is."""
+    return value if isinstance(value, str) else "" if value is None else FORMATS[kind](value)
+
+
+@final
+@dataclass(frozen=True)
+class Column:
+    """A column. head: printed above it, its name if None. wide: shown only where there is room. point: the column whose
+    value is marked in pictures of the intervals of this one."""
+
+    name: str
+    kind: str = "text"
+    head: str | None = None
+    wide: bool = False
+    point: str | None = None
+
+    @property
+    def title(self) -> str:
+        return self.name if self.head is None else self.head
+
+
+@final
+@dataclass(frozen=True)
+class Note:
+    """A sentence. tone: "pass", "unknown", "warn", "fail", the level of a verdict, or "" for none."""
+
+    sentence: str
+    tone: str = ""
+
+    @property
+    def marked(self) -> str:
+        return f"{MARKS[self.tone]} {self.sentence}" if self.tone in MARKS else self.sentence
+
+    def rich(self) -> Text:
+        from rich.text import Text
+
+        return Text(self.marked, style=COLOURS.get(self.tone, ""))
+
+
+@final
+@dataclass(frozen=True)
+class Sheet:
+    """A table of typed cells with its title, the sentences that sum it up, and notes.
+
+    styles: a word for each row, such as "better" or "doubtful" (none: empty).
+    """
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    summary: tuple[Note, ...] = ()
+    notes: tuple[Note, ...] = ()
+    styles: tuple[str, ...] = ()
+
+    @property
+    def headed(self) -> bool:
+        """Whether one of the columns has a head."""
+        return any(column.title for column in self.columns)
+
+    def column(self, name: str) -> list[Any]:
+        """The cells of a column."""
+        at = [column.name for column in self.columns].index(name)
+        return [row[at] for row in self.rows]
+
+    def texts(self) -> list[tuple[str, ...]]:
+        """The rows in words."""
+        kinds = [column.kind for column in self.columns]
+        return [tuple(map(text_of, kinds, row)) for row in self.rows]
+
+    def records(self) -> list[dict[str, Any]]:
+        """The rows as plain types by the names of the columns, for JSON or a data frame."""
+        names = [column.name for column in self.columns]
+        return [dict(zip(names, map(_plain, row), strict=True)) for row in self.rows]
+
+    def html(self) -> str:
+        """For a notebook."""
+        heads = _tagged("tr", (_tagged("th", [html.escape(column.title)]) for column in self.columns))
+        top = _tagged("thead", [heads]) if self.headed else ""
+        body = (_tagged("tr", (_tagged("td", [html.escape(cell)]) for cell in row)) for row in self.texts())
+        caption = _tagged("caption", [html.escape(self.title)])
+        table = _tagged("table", [caption, top, _tagged("tbody", body)])
+        return paragraphs(self.summary) + table + bullets(self.notes)
+
+    def markdown(self) -> str:
+        """For a ticket. Text from the data is escaped: no cell can break out of its table."""
+        heads = [column.title for column in self.columns]
+        lines = [_line(heads), f"|{'---|' * len(heads)}", *map(_line, self.texts())]
+        parts = [f"**{escaped(self.title)}**", *(escaped(note.sentence) for note in self.summary), "\n".join(lines)]
+        return "\n\n".join([*parts, "\n".join(f"- {escaped(note.sentence)}" for note in self.notes)]).rstrip()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self._table(options.max_width)
+        yield from (note.rich() for note in (*self.summary, *self.notes))
+
+    def _table(self, width: int) -> Table:
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table
+        from rich.text import Text
+
+        cells = self._printed(width)
+        title = Text(self.title, style="table.title")
+        table = Table(box=SIMPLE_HEAD, title=title, title_justify="left", padding=(0, 1), show_header=self.headed)
+        for at, (head, justify, texts) in enumerate(cells):
+            # Names may be cut where there is no room, numbers may not.
+            least = None if at == 0 else max(map(len, (head, *texts)))
+            table.add_column(Text(head), justify=justify, no_wrap=True, overflow="ellipsis", min_width=least)
+        for at in range(len(self.rows)):
+            table.add_row(*(Text(texts[at]) for _, _, texts in cells), style=self._colour(at))
+        return table
+
+    def _colour(self, at: int) -> str | None:
+        words = self.styles[at].split() if self.styles else []
+        return next((COLOURS[word] for word in words if word in COLOURS), None)
+
+    def _printed(self, width: int) -> list[tuple[str, Any, list[str]]]:
+        """(head, side, texts) of the columns that a terminal has room for, with the pictures of their intervals."""
+        whole = self._columns(PICTURE, wide=True)
+        taken = sum(max(len(text) for text in (head, *texts)) + 3 for head, _, texts in whole)
+        return whole if taken <= width else self._columns(SMALL_PICTURE, wide=False)
+
+    def _columns(self, size: int, *, wide: bool) -> list[tuple[str, Any, list[str]]]:
+        drawn = []
+        for at, column in enumerate(self.columns):
+            if wide or not column.wide:
+                side = "left" if column.kind == "text" or column.point else "right"
+                drawn.append((column.title, side, [row[at] for row in self.texts()]))
+            if column.point is not None:
+                drawn.append(("", "left", self._pictures(column.name, column.point, size)))
+        return drawn
+
+    def _pictures(self, name: str, point: str, size: int) -> list[str]:
+        intervals = self.column(name)
+        left, right = axis([(interval.low, interval.high) for interval in intervals])
+        pairs = zip(intervals, self.column(point), strict=True)
+        return [picture(interval.low, value, interval.high, left, right, size) for interval, value in pairs]
+
+
+def paragraphs(notes: Sequence[Note]) -> str:
+    """Sentences for a notebook, one below the other."""
+    return "".join(f"<p>{html.escape(note.marked)}</p>" for note in notes)
+
+
+def bullets(notes: Sequence[Note]) -> str:
+    """Sentences for a notebook, as a list."""
+    items = "".join(f"<li>{html.escape(note.sentence)}</li>" for note in notes)
+    return f"<ul>{items}</ul>" if items else ""
+
+
+def escaped(text: str) -> str:
+    """Text inside Markdown, on one line."""
+    for mark in ("\\", "|", "`", "*", "_", "[", "]", "<", ">", "#", "~", "&"):
+        text = text.replace(mark, "\\" + mark)
+    return " ".join(text.split())
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(map(escaped, cells))} |"
+
+
+def _tagged(tag: str, inside: Iterable[str]) -> str:
+    return f"<{tag}>{''.join(inside)}</{tag}>"
+
+
+def _plain(cell: Cell) -> Any:
+    return cell.to_dict() if isinstance(cell, Interval) else list(cell) if isinstance(cell, tuple) else cell
