@@ -77,7 +77,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
         segments_=by_name(ref("segments")), windows_=ref("segments"), calibration_=ref("calibration"), truth_=NUMBER,
     ),
     "comparison": record(
-        reading=ref("reading"), baseline=ref("estimate"), level=NUMBER, simultaneous_factor=NUMBER,
+        reading=ref("reading"), estimator=TEXT, baseline=ref("estimate"), level=NUMBER, simultaneous_factor=NUMBER,
         policies=several(
             record(
                 name=TEXT, estimate=ref("estimate"), lift=NUMBER, lift_stderr=NUMBER, interval=ref("interval"),

@@ -44,7 +44,7 @@ class Comparison:
     baseline: Estimate
     level: float
     factor: float
-    estimator: str = ""
+    estimator: str
 
     @property
     def verdict(self) -> Verdict:
@@ -75,6 +75,7 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """Plain types, ready for JSON."""
         return {
+            "estimator": self.estimator,
             "baseline": self.baseline.to_dict(self.level),
             "level": self.level,
             "simultaneous_factor": self.factor,
@@ -105,7 +106,8 @@ class Comparison:
             for row in self.rows
         )
         notes = tuple(Note(doubt, "warn") for doubt in self.doubts())
-        return Sheet(f"logging policy: {' ± '.join(base)}", columns, rows, (), notes, tuple(map(_style, self.rows)))
+        title = f"by {self.estimator}; logging policy: {' ± '.join(base)}"
+        return Sheet(title, columns, rows, (), notes, tuple(map(_style, self.rows)))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield self.sheet()
