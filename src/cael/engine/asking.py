@@ -43,7 +43,7 @@ NEEDS = {
 }
 MODEL_ROWS = 100_000
 """Outcome models of a log in files are trained on at most so many rows."""
-FEWEST_CELLS = 256
+FEWEST_CELLS = 16
 """A batch has at least so many rows, however many actions there are."""
 
 
