@@ -293,7 +293,8 @@ def work_of(
     more = [name for target in policies for name in target.columns]
     more += sorted({name for each in predictions.values() for name in each.columns})
     reading = log.reading(contexts=contexts, segments=segments, columns=more, numbers=len(columns), ids=True)
-    if any(target.complete for target in policies):
+    probe = log.probe(contexts=contexts)
+    if any(target.is_dense(probe) for target in policies):
         reading = reading.at_most(max(FEWEST_CELLS, MOST_CELLS // log.n_actions))
     weights = [column for column in columns if isinstance(column, Weights)]
     return Work(

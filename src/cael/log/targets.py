@@ -31,6 +31,7 @@ from cael.policies.policy import (
     as_policy,
     logged_probability,
     probabilities,
+    support,
 )
 from cael.policies.propensity import EstimatedLogging
 from cael.policies.topk import TopK
@@ -57,6 +58,13 @@ class Target:
         """The policy on the rows of a batch, which are counted within it; each row is asked once where possible."""
         policy = self._there(piece)
         return policy if policy.fixed is not None else asked_once(policy, piece.batch())
+
+    def is_dense(self, piece: Piece) -> bool:
+        """Whether all actions of a row have to be looked at: the policy has no list of few."""
+        if not self.complete or len(piece) == 0:
+            return False
+        policy = self._there(piece)
+        return policy.fixed is None and support(policy, piece.batch(slice(0, 1))) is None
 
     def _there(self, piece: Piece) -> Policy:
         if piece.source is None:
