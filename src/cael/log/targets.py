@@ -9,7 +9,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from cael.common.types import Floats
-from cael.errors import LogError, NeedsError, PolicyError, first_bad
+from cael.errors import CaelError, LogError, NeedsError, PolicyError, first_bad
 from cael.io.encode import Actions, columns_of
 from cael.io.files import format_of
 from cael.io.long import long_policy
@@ -63,8 +63,11 @@ class Target:
         """Whether all actions of a row have to be looked at: the policy has no list of few."""
         if not self.complete or len(piece) == 0:
             return False
-        policy = self._there(piece)
-        return policy.fixed is None and support(policy, piece.batch(slice(0, 1))) is None
+        try:
+            policy = self._there(piece)
+            return policy.fixed is None and support(policy, piece.batch(slice(0, 1))) is None
+        except CaelError:  # the pass says what is wrong, with its place
+            return True
 
     def _there(self, piece: Piece) -> Policy:
         if piece.source is None:
