@@ -65,7 +65,7 @@ def test_a_refusal_comes_first_with_its_reasons(browser, pages):
     opened(browser, pages["refuse"])
     assert browser.find_element("css selector", "#verdict .level").text == "Verdict: refuse"
     reasons = browser.find_elements("css selector", "#verdict li")
-    assert any("rows are worth" in reason.text for reason in reasons)
+    assert any("effective sample size" in reason.text for reason in reasons)
     first = browser.find_element("css selector", "#checks li")
     assert first.get_attribute("class") == "fail"
     assert "not to be relied on" in browser.find_element("css selector", ".numbers").text

@@ -1,4 +1,5 @@
-"""Options from a TOML file: keys for every command, a table [evaluate] for one, [policies.NAME] for policies."""
+"""Options from a TOML file: keys for every command, a table [evaluate] for one, [policies.NAME] for policies,
+[thresholds] for thresholds."""
 
 from __future__ import annotations
 
@@ -50,6 +51,8 @@ def options(path: Path, command: str, app: App) -> dict[str, Any]:
     for key, value in {**shared, **own}.items():
         if key == "policies":
             found["policy"] = _policies(path, value)
+        elif key == "thresholds":
+            found[key] = _limits(path, value)
         elif key == "columns":
             found |= _table(path, key, value)
         else:
@@ -75,6 +78,12 @@ def _known(path: Path, found: dict[str, Any], app: App, commands: set[str]) -> N
     unknown = [key for key in found if key.replace("_", "-") not in names]
     if unknown:
         raise InputError(f"{path}: unknown option {unknown[0]!r}; there are: {', '.join(sorted(names))}.")
+
+
+def _limits(path: Path, value: Any) -> list[str]:
+    """[thresholds] drift = [0.5, 1.0] -> "drift=0.5,1.0"."""
+    pairs = _table(path, "thresholds", value).items()
+    return [f"{name}={','.join(map(str, limit if isinstance(limit, list) else [limit]))}" for name, limit in pairs]
 
 
 def _policies(path: Path, value: Any) -> list[str]:

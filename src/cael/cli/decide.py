@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from cael.cli.large import Large, open_large
-from cael.cli.options import Columns_, Policies, Reading, estimators_of, names_of, specs_of
+from cael.cli.options import Columns_, Judging, Policies, Reading, estimators_of, names_of, specs_of
 from cael.cli.output import Format, about_reading, lines_about, save_report, settings_of, show, writable
 
 if TYPE_CHECKING:
     from cael.io import LogTable
     from cael.judging.audits import Audit
+    from cael.judging.thresholds import Thresholds
     from cael.results.calibration import Calibration
     from cael.results.evaluation import Evaluation
 
@@ -31,6 +32,7 @@ def evaluate(
     columns: Columns_ = None,
     reading: Reading | None = None,
     large: Large | None = None,
+    judging: Judging | None = None,
     estimators: Annotated[Sequence[str], Parameter(consume_multiple=True, negative=())] = (),
     headline: str | None = None,
     level: float = 0.95,
@@ -71,18 +73,18 @@ def evaluate(
     from cael.io.specs import named
     from cael.results.evaluate import asked_about, evaluation_of
 
-    settings = reading or Reading()
+    settings, limits = reading or Reading(), (judging or Judging()).limits()
     writable(out)
     given = estimators_of(estimators)
     opened_log = open_large(log, columns, settings, large or Large(), [policy], windows)
     name, spec = named(policy)
     answer, asked = asked_about(opened_log.log, {name: spec}, given, None if learn else False, **opened_log.cuts())
-    found = replace(evaluation_of(answer, asked, level, headline, None), policy=name)
-    table, more = opened_log.facts(answer), opened_log.parts(answer, found.headline, level, settings.seed)
-    audit = _audited(opened_log.table) if out is not None and opened_log.table is not None else None
+    found = replace(evaluation_of(answer, asked, level, headline, limits), policy=name)
+    table, more = opened_log.facts(answer), opened_log.parts(answer, found.headline, level, settings.seed, limits)
+    audit = _audited(opened_log.table, limits) if out is not None and opened_log.table is not None else None
     if calibrate:
         rows = opened_log.log if opened_log.table is None else opened_log.table.log
-        more["calibration"] = _calibrated(rows, spec, given, level, settings.seed)
+        more["calibration"] = _calibrated(rows, spec, given, level, settings.seed, limits)
     labels = names_of(table)
     if found.overlap is not None and labels is not None:
         found = replace(found, overlap=found.overlap.labelled(labels))
@@ -101,20 +103,23 @@ def _calibration(found: Evaluation, more: dict[str, Any]) -> str:
     return more["calibration"].check(found.headline).status if found.headline in names else "unknown"
 
 
-def _audited(table: LogTable) -> Audit | None:
+def _audited(table: LogTable, limits: Thresholds) -> Audit | None:
     """The audit, where the log is long enough for one."""
     from cael import audit
 
-    return audit(table.log, names=names_of(table)) if len(table.log) >= FEWEST_FOR_AUDIT else None
+    enough = len(table.log) >= FEWEST_FOR_AUDIT
+    return audit(table.log, names=names_of(table), thresholds=limits) if enough else None
 
 
-def _calibrated(log: Any, policy: str, estimators: Sequence[Any], level: float, seed: int) -> Calibration:
+def _calibrated(
+    log: Any, policy: str, estimators: Sequence[Any], level: float, seed: int, limits: Thresholds
+) -> Calibration:
     """Of the usual panel, and what was asked for."""
     from cael import calibrate
     from cael.results.evaluate import panel
 
     wanted = {each.name: each for each in (*panel(), *estimators)}
-    return calibrate(log, policy, tuple(wanted.values()), level=level, seed=seed)
+    return calibrate(log, policy, tuple(wanted.values()), level=level, seed=seed, thresholds=limits)
 
 
 def compare(
@@ -124,6 +129,7 @@ def compare(
     columns: Columns_ = None,
     reading: Reading | None = None,
     large: Large | None = None,
+    judging: Judging | None = None,
     estimator: str | None = None,
     level: float = 0.95,
     learn: bool = True,
@@ -155,12 +161,12 @@ def compare(
     """
     from cael.results.compare import ask_to_compare, comparison_of
 
-    settings = reading or Reading()
+    settings, limits = reading or Reading(), (judging or Judging()).limits()
     writable(out)
     chosen = None if estimator is None else estimators_of([estimator])[0]
     opened_log = open_large(log, columns, settings, large or Large(), policy)
     answer, used = ask_to_compare(opened_log.log, specs_of(policy), chosen, None if learn else False)
-    found, table = comparison_of(answer, used, level, settings.seed, None), opened_log.facts(answer)
+    found, table = comparison_of(answer, used, level, settings.seed, limits), opened_log.facts(answer)
     show(found, format, kind="comparison", extra={"reading": about_reading(table)}, after=lines_about(table))
     if out is not None:
         told = settings_of(table, ", ".join(policy))

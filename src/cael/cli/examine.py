@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from cael.cli.decide import OK, UNTRUSTED
-from cael.cli.options import Columns_, Reading, names_of, opened, policies_of
+from cael.cli.options import Columns_, Judging, Reading, names_of, opened, policies_of
 from cael.cli.output import Format, about_reading, lines_about, show
 
 
@@ -17,7 +17,8 @@ def audit(
     *,
     columns: Columns_ = None,
     reading: Reading | None = None,
-    p_value: float = 0.001,
+    judging: Judging | None = None,
+    p_value: float | None = None,
     blocks: int = 10,
     format: Format = "table",
 ) -> int:
@@ -28,7 +29,7 @@ def audit(
     log
         A file (Parquet, CSV, Arrow, .npz), a folder of them, or a pattern in quotes.
     p_value
-        Below it a deviation counts as beyond chance.
+        Below it a deviation counts as beyond chance; by default the threshold p_value, 0.001.
     blocks
         Stretches of time that are compared.
     format
@@ -36,8 +37,9 @@ def audit(
     """
     from cael import audit as call
 
+    limits = (judging or Judging()).limits()
     table = opened(log, columns, reading or Reading())
-    found = call(table.log, p_value=p_value, blocks=blocks, names=names_of(table))
+    found = call(table.log, p_value=p_value, blocks=blocks, names=names_of(table), thresholds=limits)
     show(found, format, kind="audit", extra={"reading": about_reading(table)}, after=lines_about(table))
     return UNTRUSTED if found.status == "fail" else OK
 
@@ -49,6 +51,7 @@ def plan(
     lift: str = "1%",
     columns: Columns_ = None,
     reading: Reading | None = None,
+    judging: Judging | None = None,
     level: float = 0.95,
     power: float = 0.8,
     rows: int | None = None,
@@ -79,13 +82,14 @@ def plan(
     from cael import plan as call
     from cael.results.planning import EXPLORATION
 
-    settings = reading or Reading()
+    settings, limits = reading or Reading(), (judging or Judging()).limits()
     size, relative = lift_of(lift)
     table = opened(log, columns, settings)
     ((name, chosen),) = policies_of(table, [policy]).items()
     found = call(
         table.log, chosen, lift=size, relative=relative, level=level, power=power, rows=rows,
         exploration=EXPLORATION if exploration is None else exploration, seed=settings.seed,
+        thresholds=limits,
     )  # fmt: skip
     found = replace(found, policy=name)
     show(found, format, kind="plan", extra={"reading": about_reading(table)}, after=lines_about(table))

@@ -16,8 +16,10 @@ from cael.io.roles import Columns
 if TYPE_CHECKING:
     from cael.engine.answer import Answer
     from cael.io import LogTable
+    from cael.judging.thresholds import Thresholds
     from cael.log.held import EngineLog
     from cael.log.scanned import ScannedLog
+    from cael.results.segmentation import Segments
 
 IN_MEMORY = 4
 """A log in memory takes so many times the size of its columns: as read, as arrays, as weights and contributions."""
@@ -131,17 +133,18 @@ class Opened:
     def facts(self, answer: Answer) -> LogTable | Facts:
         return self.table if self.table is not None else facts_of(answer)
 
-    def parts(self, answer: Answer, name: str, level: float, seed: int) -> dict[str, Any]:
+    def parts(self, answer: Answer, name: str, level: float, seed: int, limits: Thresholds) -> dict[str, Any]:
         """The segments by column, and by time."""
         from cael.results.segments_of import segments_of
 
+        def part(at: int, *, windows: bool = False) -> Segments:
+            return replace(segments_of(answer, at, name, level, seed, windows=windows), thresholds=limits)
+
         more: dict[str, Any] = {}
         if self.segments:
-            more["segments"] = {
-                column: segments_of(answer, at, name, level, seed) for at, column in enumerate(self.segments)
-            }
+            more["segments"] = {column: part(at) for at, column in enumerate(self.segments)}
         if self.windows is not None:
-            more["windows"] = segments_of(answer, len(self.segments), name, level, seed, windows=True)
+            more["windows"] = part(len(self.segments), windows=True)
         return more
 
 

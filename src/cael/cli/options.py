@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cael.cli.output import Facts
     from cael.estimators import Estimator
     from cael.io import LogTable
+    from cael.judging.thresholds import Thresholds
     from cael.policies.policy import Policy
 
 Columns_ = Annotated[Columns | None, Parameter(name="*", group="Columns", consume_multiple=True, negative=())]
@@ -38,6 +39,37 @@ class Reading:
     "A TOML file with options; those of the command line win."
     seed: int = 0
     "Seed of everything random."
+
+
+@Parameter(name="*", group="Judging")
+@dataclass(frozen=True)
+class Judging:
+    """By which thresholds the answer is judged."""
+
+    threshold: Annotated[tuple[str, ...], Parameter(negative=())] = ()
+    "Where a doubt becomes a caution and a refusal, such as effective_rows=1000,200. Repeat it."
+    thresholds: Annotated[tuple[str, ...], Parameter(negative=(), show=False)] = ()
+    "The same from the table [thresholds] of a configuration file."
+
+    def limits(self) -> Thresholds:
+        """The thresholds, those of the command line before those of the file."""
+        from cael.judging.thresholds import thresholds_from
+
+        return thresholds_from(dict(map(limit_of, (*self.thresholds, *self.threshold))))
+
+
+def limit_of(text: str) -> tuple[str, float | tuple[float, ...]]:
+    """("drift", (0.5, 1.0)) of 'drift=0.5,1', ("p_value", 0.01) of 'p_value=0.01'."""
+    from cael.errors import InputError
+
+    name, _, numbers = text.partition("=")
+    try:
+        values = tuple(float(number) for number in numbers.split(","))
+    except ValueError:
+        raise InputError(
+            f"--threshold must be NAME=CAUTION,REFUSE, or NAME=NUMBER for one that has only one; got {text!r}."
+        ) from None
+    return name.strip().replace("-", "_"), values[0] if len(values) == 1 else values
 
 
 def opened(log: str, columns: Columns | None, reading: Reading) -> LogTable:

@@ -36,7 +36,8 @@ DEFINITIONS: dict[str, Any] = {
     "interval": record(low=NUMBER, high=NUMBER, level_=NUMBER, method_=TEXT),
     "check": record(name=TEXT, status={"enum": ["pass", "unknown", "warn", "fail"]}, value=MAYBE, sentence=TEXT),
     "verdict": record(
-        level={"enum": ["ok", "caution", "refuse"]}, estimator=TEXT, reasons=several(TEXT), checks=several(ref("check"))
+        level={"enum": ["ok", "caution", "refuse"]}, estimator=TEXT, reasons=several(TEXT),
+        checks=several(ref("check")), thresholds_={"type": "object"},
     ),
     "diagnostics": record(
         n=COUNT, effective_sample_size=MAYBE, max_weight=MAYBE, mean_weight=MAYBE, mean_weight_z=MAYBE,

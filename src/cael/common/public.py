@@ -41,7 +41,8 @@ from cael.inference.overlap import Overlap
 from cael.io import read
 from cael.judging.audit_checks import Frequency, Period
 from cael.judging.audits import Audit, audit
-from cael.judging.verdict import Check, Thresholds, Verdict
+from cael.judging.thresholds import Thresholds
+from cael.judging.verdict import Check, Verdict
 from cael.log.logged import Batch, LoggedData
 from cael.log.scanned import ScannedLog, scan
 from cael.outcomes import Boosting, FittedOutcome, FixedOutcome, Logistic, OutcomeModel, Ridge, Sampled, SklearnOutcome

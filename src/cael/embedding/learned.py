@@ -17,17 +17,15 @@ from cael.estimators.estimator import Estimator, mean_of
 from cael.estimators.marginal import EMBEDDING_BIAS, posterior_blocks
 from cael.estimators.problem import Problem
 from cael.inference import intervals as inference
-from cael.inference.diagnostics import Diagnostics, TrainingFacts, weight_facts, weighted, with_warnings
+from cael.inference.diagnostics import Diagnostics, TrainingFacts, in_words, weight_facts, weighted, with_warnings
 from cael.inference.estimate import Estimate
+from cael.judging.thresholds import DEFAULT
 from cael.log.logged import Batch, LoggedData
 from cael.outcomes.outcome_model import FittedOutcome, OutcomeModel, outcome_terms
 from cael.policies.posterior import SoftmaxPosterior
 
 if TYPE_CHECKING:
     from cael.embedding.training import History
-
-FAR_FROM_ONE = 0.2
-"""A mean weight further than this from 1 is told in words."""
 
 
 def require_torch(name: str) -> None:
@@ -238,13 +236,10 @@ def half_gini(p: Floats, w: Floats) -> Floats:
 def learned_diagnostics(problem: Problem, rho: Floats, facts: TrainingFacts) -> Diagnostics:
     error = inference.stderr(inference.units(rho, problem.log.clusters))
     extra: tuple[str, ...] = (EMBEDDING_BIAS,)
-    mean = float(rho.mean())
-    if abs(mean - 1) > FAR_FROM_ONE:
-        extra += (f"The mean weight is {mean:.2f}, far from 1: the learned posterior loses or invents target mass.",)
     if not facts.converged:
         extra += ("The final posterior's solver stopped before it converged: raise final_iter.",)
     found = weighted(rho, rho, weight_facts(rho, error, problem.unsupported_mass), extra=extra)
-    return replace(found, training=facts)
+    return in_words(replace(found, training=facts), DEFAULT)
 
 
 @final

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, final
 
 import numpy as np
 
 from cael.common.types import Floats
 from cael.inference.weights import effective_sample_size, tail_index
+from cael.judging.thresholds import DEFAULT, Thresholds
 
-LOW_ESS, LOW_ESS_SHARE = 100.0, 0.01
-MEAN_WEIGHT_Z = 3.0
-HEAVY_TAIL = 0.7
-UNSUPPORTED = 0.01
-ONE_ROW = 0.1
 NOTHING_LEARNED = (
     "No model predicts held-out rewards better than their mean: nothing was learned to share between actions."
 )
@@ -209,42 +205,85 @@ def weighted_by(
         clipped_share=clipped_share,
         cross_fitted=cross_fitted,
     )
-    return with_warnings(found, (*words(found, facts, largest / (mean * facts.n) if mean > 0 else None), *extra))
+    return with_warnings(found, (*doubts(found, DEFAULT), *extra))
 
 
 def with_warnings(found: Diagnostics, warnings: tuple[str, ...]) -> Diagnostics:
-    from dataclasses import replace
-
     return replace(found, warnings=(*found.warnings, *warnings))
 
 
-def words(found: Diagnostics, facts: WeightFacts, largest_share: float | None) -> tuple[str, ...]:
-    """The doubts as sentences."""
-    said: list[str] = []
-    ess, n = found.effective_sample_size or 0.0, found.n
-    if ess == 0:
-        said.append("No logged action has positive target probability: no row says anything about the target.")
-    elif ess < LOW_ESS or ess < LOW_ESS_SHARE * n:
-        said.append(f"The weights leave the worth of only {ess:.1f} of {n} rows.")
-    if largest_share is not None and largest_share > ONE_ROW:
-        said.append(f"One row carries {largest_share:.0%} of all the weight.")
-    if facts.z is not None and abs(facts.z) > MEAN_WEIGHT_Z:
-        said.append(
-            f"The mean weight is {facts.mean:.3g} and should be {facts.expected:.3g} ({facts.z:+.1f} standard errors "
-            "off): the propensities may be wrong, or the target plays what the log does not hold."
+def doubts(diagnostics: Diagnostics, limits: Thresholds) -> tuple[str, ...]:
+    """The doubts about the weights that these limits put into words; none where there are no weights."""
+    return tuple(sentence for doubted, sentence in remarks(diagnostics, limits) if doubted)
+
+
+def in_words(diagnostics: Diagnostics, limits: Thresholds) -> Diagnostics:
+    """The same with the words of these limits in place of those of others; what estimators add of their own is kept."""
+    sentences = {sentence for _, sentence in remarks(diagnostics, limits)}
+    kept = tuple(warning for warning in diagnostics.warnings if warning not in sentences)
+    return replace(diagnostics, warnings=(*doubts(diagnostics, limits), *kept))
+
+
+def remarks(diagnostics: Diagnostics, limits: Thresholds) -> list[tuple[bool, str]]:
+    """Every sentence that can be said about the weights, and whether these limits ask for it.
+
+    A sentence depends on the diagnostics alone, so that it is recognised whatever limits it was said by.
+    """
+    d = diagnostics
+    if d.effective_sample_size is None:
+        return []
+    return [*_size_remarks(d, d.effective_sample_size, limits), *_mean_remarks(d, limits), *_support_remarks(d, limits)]
+
+
+def worth(size: float, n: int) -> str:
+    """What an effective sample size of n rows means, without the full stop."""
+    rows = f"{size:,.0f}" if size >= 10 else f"{size:.2g}"
+    return f"After weighting, the {n:,} rows carry the information of about {rows} (effective sample size)"
+
+
+def _size_remarks(d: Diagnostics, size: float, limits: Thresholds) -> list[tuple[bool, str]]:
+    """Few rows, and one row; where all rows weigh the same, the weights lose nothing."""
+    if size == 0:
+        return [(True, "No logged action has positive target probability: no row says anything about the target.")]
+    if size >= d.n * (1 - 1e-12) or not d.mean_weight or d.max_weight is None:
+        return []
+    few = limits.is_doubtful("effective_rows", size) or size < limits.effective_share * d.n
+    share = d.max_weight / (d.mean_weight * d.n)
+    return [
+        (few, worth(size, d.n) + "."),
+        (limits.is_doubtful("largest_share", share), f"One row carries {share:.0%} of all the weight."),
+    ]
+
+
+def _mean_remarks(d: Diagnostics, limits: Thresholds) -> list[tuple[bool, str]]:
+    remarks = []
+    if d.mean_weight_z is not None:
+        raw = f"mean weight is {d.mean_weight:.3g}," if d.clipped_share is None else "mean of the unmodified weights is"
+        told = (
+            f"The {raw} {d.mean_weight_z:+.1f} standard errors from what it should be: the propensities may be "
+            "wrong, or the target plays what the log does not hold."
         )
-    if facts.tail is not None and facts.tail > HEAVY_TAIL:
-        said.append(
-            f"The weights have a heavy tail (Pareto k = {facts.tail:.2f} > {HEAVY_TAIL}): the interval is too narrow."
+        remarks.append((limits.is_doubtful("mean_weight_z", abs(d.mean_weight_z)), told))
+    if d.training is not None and d.mean_weight is not None:
+        told = (
+            f"The mean weight is {d.mean_weight:.2f}, far from 1: the learned posterior loses or invents target mass."
         )
-    if facts.unsupported_mass is not None and facts.unsupported_mass > UNSUPPORTED:
-        said.append(
-            f"{facts.unsupported_mass:.1%} of the target's probability lies on actions that the logging policy "
-            "never plays."
+        remarks.append((abs(d.mean_weight - 1) > limits.mean_weight_gap, told))
+    return remarks
+
+
+def _support_remarks(d: Diagnostics, limits: Thresholds) -> list[tuple[bool, str]]:
+    remarks = []
+    if d.tail_index is not None:
+        told = f"The weights have a heavy tail (Pareto k = {d.tail_index:.2f}): the interval is too narrow."
+        remarks.append((limits.is_doubtful("tail_index", d.tail_index), told))
+    if d.unsupported_mass is not None:
+        told = (
+            f"{d.unsupported_mass:.1%} of the target's probability lies on actions that the logging policy never plays."
         )
-    if found.cross_fitted is False:
-        said.append("The outcome model was trained on the rows it predicts: the interval is too narrow.")
-    return tuple(said)
+        remarks.append((limits.is_doubtful("unsupported_mass", d.unsupported_mass), told))
+    told = "The outcome model was trained on the rows it predicts: the interval is too narrow."
+    return [*remarks, (d.cross_fitted is False, told)]
 
 
 def of_contrast(a: Diagnostics, b: Diagnostics) -> Diagnostics:

@@ -11,8 +11,9 @@ import numpy as np
 from cael.common.types import Floats, Ints, frozen
 from cael.errors import InputError, NeedsError, choose
 from cael.inference import intervals as inference
-from cael.inference.diagnostics import Diagnostics, contrast_floor, of_contrast
+from cael.inference.diagnostics import Diagnostics, contrast_floor, in_words, of_contrast
 from cael.inference.intervals import Interval
+from cael.judging.thresholds import Thresholds
 from cael.log.logged import LogKey
 from cael.results.sheet import Column, Note, Sheet
 
@@ -280,3 +281,10 @@ class Estimate:
 
 def _shown(value: float | None, spec: str, frame: str = "{}") -> str:
     return "" if value is None else frame.format(format(value, spec))
+
+
+def reworded(estimate: Estimate, limits: Thresholds) -> Estimate:
+    """The estimate with warnings that follow these limits."""
+    diagnostics = in_words(estimate.diagnostics, limits)
+    same = diagnostics.warnings == estimate.diagnostics.warnings
+    return estimate if same else replace(estimate, diagnostics=diagnostics)

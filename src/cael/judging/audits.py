@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
 from cael.errors import InputError, positive_int
-from cael.inference.intervals import check_level
 from cael.judging import audit_checks as C
 from cael.judging.audit_checks import Frequency, Period
 from cael.judging.survey import survey, time_blocks
+from cael.judging.thresholds import DEFAULT, Thresholds
 from cael.judging.verdict import Check, by_gravity, worst
 from cael.log.logged import LoggedData
 from cael.results.sheet import Column, Note, Sheet
@@ -75,11 +75,19 @@ class Audit:
         return self.sheet().html()
 
 
-def audit(log: LoggedData, *, p_value: float = 0.001, blocks: int = 10, names: Sequence[object] | None = None) -> Audit:
+def audit(
+    log: LoggedData,
+    *,
+    p_value: float | None = None,
+    blocks: int = 10,
+    names: Sequence[object] | None = None,
+    thresholds: Thresholds | None = None,
+) -> Audit:
     """Check a log against itself: what the propensities say should have happened, and what did.
 
-    p_value: below it a deviation counts as beyond chance; every family of tests (actions, deciles, periods) keeps its
-    chance of even one false alarm below it (Holm). blocks: stretches of time, in the order of the timestamps, or of the
+    thresholds: where a doubt becomes a warning or a failure. p_value: below it a deviation counts as beyond chance, by
+    default that of the thresholds; every family of tests (actions, deciles, periods) keeps its chance of even one false
+    alarm below it (Holm). blocks: stretches of time, in the order of the timestamps, or of the
     rows where there are none. names: (k,) of the actions, for the messages; their numbers if None.
 
     >>> import cael
@@ -89,7 +97,8 @@ def audit(log: LoggedData, *, p_value: float = 0.001, blocks: int = 10, names: S
     """
     if not isinstance(log, LoggedData):
         raise InputError(f"expected a cael.LoggedData; got {type(log).__name__}.")
-    check_level(p_value)
+    limits = DEFAULT if thresholds is None else thresholds
+    limits = limits if p_value is None else replace(limits, p_value=p_value)
     if names is not None and len(names) != log.n_actions:
         raise InputError(f"names must have one entry for each of the {log.n_actions} actions; got {len(names)}.")
     positive_int("blocks", blocks, least=2)
@@ -99,22 +108,22 @@ def audit(log: LoggedData, *, p_value: float = 0.001, blocks: int = 10, names: S
             f"{len(log)}. Pass a smaller blocks=."
         )
     found, block = survey(log), time_blocks(log, blocks)
-    actions, deciles = C.by_action(log, found, names), C.by_decile(log)
+    actions, deciles = C.by_action(log, found, limits, names), C.by_decile(log)
     periods = C.by_period(log, found, block)
     checks = [
         C.known(log, found),
-        C.sums(log, found),
-        C.rounding(log),
-        C.action_check(actions, p_value, len(log)),
-        C.decile_check(deciles, p_value),
-        C.surprise_check(log, found, p_value),
-        C.column_check(log, found),
-        C.effect_check(log),
-        C.period_check(periods, p_value),
-        *C.drifts(log, block, p_value),
-        C.duplicates(log),
-        C.support(log, found),
-        C.reward(log),
+        C.sums(log, found, limits),
+        C.rounding(log, limits),
+        C.action_check(actions, limits, len(log)),
+        C.decile_check(deciles, limits),
+        C.surprise_check(log, found, limits),
+        C.column_check(log, found, limits),
+        C.effect_check(log, limits),
+        C.period_check(periods, limits),
+        *C.drifts(log, block, limits),
+        C.duplicates(log, limits),
+        C.support(log, found, limits),
+        C.reward(log, limits),
     ]
     shown = sorted(actions, key=lambda each: 1.0 if each.p_value is None else each.p_value)[:MOST_SHOWN]
     return Audit(

@@ -9,6 +9,7 @@ import numpy as np
 
 from cael.common.types import Floats
 from cael.errors import InputError
+from cael.inference.diagnostics import worth
 from cael.inference.estimate import Estimate
 from cael.judging.survey import (
     Survey,
@@ -18,15 +19,13 @@ from cael.judging.survey import (
     holm,
     two_sided,
 )
-from cael.judging.verdict import Check, Thresholds
+from cael.judging.thresholds import DEFAULT, Thresholds
+from cael.judging.verdict import Check
 from cael.log.logged import LoggedData
 
 PREFERRED = ("Auto", "SNDR", "DR", "SNIPS", "BaselineIPS", "IPS", "DM", "LoggedMean")
 CONSISTENT = ("IPS", "SNIPS", "DR", "SNDR")
 BLOCKS = 10
-LEAST_COUNT = 50
-UNRELATED = 0.01
-NO_EFFECT = 0.05
 
 
 def choose_headline(estimates: Sequence[Estimate], asked: str | None) -> str:
@@ -72,9 +71,8 @@ def effective_rows(best: Estimate, limits: Thresholds) -> Check | None:
     if size is None:
         return None
     status = limits.status("effective_rows", size)
-    told = f"After weighting, the {n:,} rows are worth {size:,.0f}"
     tail = "." if status == "pass" else ": too few for an interval to be relied on."
-    return Check("effective_rows", status, size, told + tail)
+    return Check("effective_rows", status, size, worth(size, n) + tail)
 
 
 def largest_row(best: Estimate, limits: Thresholds) -> Check | None:
@@ -191,14 +189,16 @@ def off_by_counts(found: Survey, n: int, p_value: float) -> tuple[np.ndarray, Fl
     return holm(p) < p_value, (found.logged - found.expected) / n
 
 
-def off_by_means(logged: Floats, mean: Floats, error: Floats, n: int, p_value: float) -> tuple[np.ndarray, Floats]:
+def off_by_means(
+    logged: Floats, mean: Floats, error: Floats, n: int, limits: Thresholds = DEFAULT
+) -> tuple[np.ndarray, Floats]:
     """The same from the means of 1{a_i = a} / mu_i, which should be 1, and their standard errors."""
-    enough = (logged >= LEAST_COUNT) & (error > 0)
+    enough = (logged >= limits.least_count) & (error > 0)
     z = np.divide(mean - 1, error, out=np.zeros_like(mean), where=enough)
     p = np.array([two_sided(each) for each in z])
     # Rows of an action in a log with correct propensities: logged / mean, if the mean is off by a factor.
     gap = np.divide(logged, mean, out=np.zeros_like(mean), where=mean > 0)
-    return (holm(p) < p_value) & enough, (logged - gap) / n
+    return (holm(p) < limits.p_value) & enough, (logged - gap) / n
 
 
 def surprise(mean: float, p: float, limits: Thresholds) -> Check:
@@ -215,20 +215,21 @@ def surprise(mean: float, p: float, limits: Thresholds) -> Check:
     return Check("surprise", status, mean, told)
 
 
-def column(log: LoggedData, found: Survey) -> Check | None:
+def column(log: LoggedData, found: Survey, limits: Thresholds = DEFAULT) -> Check | None:
     """Where only logged propensities are known: whether they have anything to do with the logged actions."""
     p = None if found.expected is not None else action_matters(log)
     return _relation(
-        "propensity_column", p, UNRELATED, "The propensities depend on the actions they belong to.",
+        "propensity_column", p, limits.column_p_value, "The propensities depend on the actions they belong to.",
         "Given the contexts, the propensities have nothing to do with the actions beside them",
         "one of the two columns may belong to other rows",
     )  # fmt: skip
 
 
-def effect(log: LoggedData) -> Check | None:
+def effect(log: LoggedData, limits: Thresholds = DEFAULT) -> Check | None:
     """Whether rewards have anything to do with the actions; if not, the columns may not belong together."""
     return _relation(
-        "action_effect", depends_on_action(log.rewards, log), NO_EFFECT, "The rewards depend on the actions.",
+        "action_effect", depends_on_action(log.rewards, log), limits.effect_p_value,
+        "The rewards depend on the actions.",
         "The rewards show no sign of depending on the actions",
         "no action is better than another, or the two columns belong to different rows",
     )  # fmt: skip

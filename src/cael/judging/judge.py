@@ -30,7 +30,8 @@ from cael.judging.checks import (
     surprise,
 )
 from cael.judging.survey import Survey, drift_of, further, inverse_means_of
-from cael.judging.verdict import Check, Thresholds, Verdict, verdict_of
+from cael.judging.thresholds import DEFAULT, Thresholds
+from cael.judging.verdict import Check, Verdict, verdict_of
 from cael.log.held import Held
 from cael.log.logged import LoggedData
 
@@ -44,7 +45,7 @@ def judge(
     thresholds: Thresholds | None = None,
 ) -> Verdict:
     """The verdict on the estimate named `headline`, from its own diagnostics, the other estimates and the log."""
-    limits = Thresholds() if thresholds is None else thresholds
+    limits = DEFAULT if thresholds is None else thresholds
     best = next(estimate for estimate in estimates if estimate.estimator == headline)
     found, rows = survey_of(answer, target), rows_of(answer)
     checks = [
@@ -52,12 +53,12 @@ def judge(
         *of_weights(best, estimates, found, limits),
         frequencies_of(answer, found, limits),
         surprise_of(answer, limits),
-        None if rows is None else column(rows, found),
-        None if rows is None else effect(rows),
+        None if rows is None else column(rows, found, limits),
+        None if rows is None else effect(rows, limits),
         drifting(answer, best, level, limits),
         bias(best, level, limits),
     ]
-    return verdict_of(headline, [check for check in checks if check is not None])
+    return verdict_of(headline, [check for check in checks if check is not None], limits)
 
 
 def rows_of(answer: Answer) -> LoggedData | None:
@@ -82,7 +83,7 @@ def frequencies_of(answer: Answer, found: Survey, limits: Thresholds) -> Check:
         return frequencies(*off_by_counts(found, answer.n, limits.p_value), limits)
     sums, n = answer.partial.actions, answer.n
     mean, error = inverse_means_of(sums.inverse, sums.squares, n, answer.cluster_effect)
-    return frequencies(*off_by_means(sums.rows, mean, error, n, limits.p_value), limits)
+    return frequencies(*off_by_means(sums.rows, mean, error, n, limits), limits)
 
 
 def surprise_of(answer: Answer, limits: Thresholds) -> Check | None:

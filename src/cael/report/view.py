@@ -133,7 +133,7 @@ def view(
     verdict = _verdict(evaluation, comparison)
     checks = list(verdict.checks)
     if calibration is not None and any(row.estimator == verdict.estimator for row in calibration):
-        checks.append(calibration.check(verdict.estimator))
+        checks.append(calibration.check(verdict.estimator, verdict.thresholds))
     level = _with(verdict.level, checks)
     return View(
         title=short(title, 120),
@@ -273,6 +273,8 @@ def _settings(
     elif comparison is not None:
         rows += [("level", level_text(comparison.level)), ("simultaneous factor", f"{comparison.factor:.3f}")]
         rows += [("data hash (SHA-256)", comparison.baseline.fingerprint)]
+    moved = _verdict(evaluation, comparison).thresholds.changed()
+    rows += [("thresholds", "; ".join(f"{name} {limit}" for name, limit in moved.items()))] if moved else []
     rows += list(settings.items())
     rows += [("seed", "the defaults of the estimators" if seed is None else seed), ("cael", __version__)]
     rows += [("numpy", np.__version__), ("Python", ".".join(map(str, sys.version_info[:3])))]

@@ -17,6 +17,7 @@ from cael.errors import InputError, NeedsError, positive_int
 from cael.estimators import Estimator
 from cael.estimators.problem import Problem
 from cael.inference import intervals as inference
+from cael.judging.thresholds import DEFAULT, Thresholds
 from cael.judging.verdict import Check
 from cael.log.held import Held
 from cael.log.logged import Batch, LoggedData
@@ -65,7 +66,7 @@ class Calibration:
 
     rows: one per estimator. kinds: of planted rewards. repeats: for each kind. n: rows of each planted log. level: of
     the intervals. redrawn: whether actions were drawn anew from the logging policy; where it is not known, the logged
-    ones were kept and only rewards were planted.
+    ones were kept and only rewards were planted. thresholds: by which the coverage is judged.
     """
 
     rows: tuple[CalibrationRow, ...]
@@ -74,6 +75,7 @@ class Calibration:
     n: int
     level: float
     redrawn: bool
+    thresholds: Thresholds = DEFAULT
 
     def __iter__(self) -> Iterator[CalibrationRow]:
         return iter(self.rows)
@@ -89,12 +91,11 @@ class Calibration:
         """The estimator with the smallest root mean squared error."""
         return self.rows[0].estimator
 
-    def check(self, name: str) -> Check:
-        """Whether the intervals of an estimator held the truth as often as they say."""
-        row = self[name]
-        chance = 3 * math.sqrt(self.level * (1 - self.level) / (self.repeats * len(self.kinds)))
-        short = self.level - row.coverage
-        status = "pass" if short <= chance else "warn" if short <= 3 * chance else "fail"
+    def check(self, name: str, thresholds: Thresholds | None = None) -> Check:
+        """Whether the intervals of an estimator held the truth as often as they say; by its own thresholds if None."""
+        row, limits = self[name], self.thresholds if thresholds is None else thresholds
+        error = math.sqrt(self.level * (1 - self.level) / (self.repeats * len(self.kinds)))
+        status = limits.status("coverage", (self.level - row.coverage) / error)
         told = (
             f"On planted rewards, {self.level:.0%} intervals of {name} held the truth {row.coverage:.0%} of the time "
             f"(± {row.coverage_error:.0%})."
@@ -155,6 +156,7 @@ def calibrate(
     level: float = 0.95,
     rows: int | None = None,
     seed: int = 0,
+    thresholds: Thresholds | None = None,
 ) -> Calibration:
     """Which estimator comes closest on a log like this one, and do its intervals hold the truth?
 
@@ -167,7 +169,7 @@ def calibrate(
 
     estimators: the panel of `evaluate` if None. rows: of each planted log; by default all, but at most 20,000 and at
     most 2,000,000 divided by the number of actions. log: in memory, or scanned (`cael.scan`), of which as many rows are
-    drawn in a pass.
+    drawn in a pass. thresholds: where coverage that is too low becomes a warning or a failure.
     """
     inference.check_level(level)
     positive_int("repeats", repeats, least=2)
@@ -190,7 +192,8 @@ def calibrate(
             for estimator, found in _each(tried, Problem(planted, problem.policy)):
                 errors[estimator.name].append((kind, *_outcome(found, truth, level)))
     made = sorted((_row(name, told, kinds) for name, told in errors.items()), key=lambda row: row.rmse)
-    return Calibration(tuple(made), kinds, repeats, len(base), level, redrawn)
+    limits = DEFAULT if thresholds is None else thresholds
+    return Calibration(tuple(made), kinds, repeats, len(base), level, redrawn, limits)
 
 
 def _usable(problem: Problem, estimators: Sequence[Estimator]) -> tuple[Estimator, ...]:

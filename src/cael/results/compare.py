@@ -15,11 +15,11 @@ from cael.estimators.doubly_robust import SNDR
 from cael.estimators.estimator import Estimator
 from cael.estimators.weighting import SNIPS, LoggedMean
 from cael.inference import intervals as inference
-from cael.inference.estimate import Estimate
+from cael.inference.estimate import Estimate, reworded
 from cael.inference.intervals import Interval
 from cael.inference.lift import lift_of
 from cael.judging.judge import judge
-from cael.judging.verdict import Thresholds
+from cael.judging.thresholds import DEFAULT, Thresholds
 from cael.log.held import EngineLog
 from cael.log.logged import LoggedData
 from cael.log.scanned import ScannedLog
@@ -76,13 +76,14 @@ def comparison_of(
 ) -> Comparison:
     """Each target against the logged mean, with simultaneous intervals."""
     baseline = answer.of("LoggedMean", 0)
+    limits = DEFAULT if thresholds is None else thresholds
     rows = []
     for t, name in enumerate(answer.names):
-        estimates, _ = answer.estimates(t, {chosen.name})
+        estimates = [reworded(estimate, limits) for estimate in answer.estimates(t, {chosen.name})[0]]
         best = next(estimate for estimate in estimates if estimate.estimator == chosen.name)
         opinions = [estimate for estimate in estimates if estimate.estimator in (chosen.name, "SNIPS")]
         lift = lift_of(best, baseline, control_of(answer, chosen.name, t))
-        rows.append((name, best, lift, judge(answer, t, opinions, chosen.name, level, thresholds)))
+        rows.append((name, best, lift, judge(answer, t, opinions, chosen.name, level, limits)))
     factor = inference.max_t(np.stack([lift.groups for _, _, lift, _ in rows], axis=1), level, seed=seed)
     compared = [Compared(name, best, lift, within(lift, factor, level), verdict) for name, best, lift, verdict in rows]
     ordered = tuple(sorted(compared, key=lambda row: -row.estimate.value))

@@ -22,10 +22,11 @@ from cael.estimators.estimator import Estimator
 from cael.estimators.marginal import MIPS
 from cael.estimators.weighting import IPS, SNIPS, BaselineIPS, LoggedMean, SubGaussianIPS
 from cael.inference import intervals as inference
+from cael.inference.estimate import reworded
 from cael.judging.checks import choose_headline
 from cael.judging.judge import judge
 from cael.judging.overlap_facts import overlap_of
-from cael.judging.verdict import Thresholds
+from cael.judging.thresholds import DEFAULT, Thresholds
 from cael.log.held import EngineLog
 from cael.log.logged import LoggedData
 from cael.log.scanned import ScannedLog
@@ -131,14 +132,16 @@ def evaluation_of(
     thresholds: Thresholds | None,
 ) -> Evaluation:
     """The evaluation of the first target of an answer. asked: names of the estimators that were asked for."""
-    estimates, skipped = answer.estimates(0, asked)
+    limits = DEFAULT if thresholds is None else thresholds
+    found, skipped = answer.estimates(0, asked)
+    estimates = [reworded(estimate, limits) for estimate in found]
     if not any(estimate.estimator != "LoggedMean" for estimate in estimates):
         reasons = " ".join(f"{name}: {why}" for name, why in skipped)
         raise NeedsError(f"nothing can be said about this policy: {reasons}")
     chosen = choose_headline(estimates, headline.name if isinstance(headline, Estimator) else headline)
     return Evaluation(
         tuple(estimates), tuple(skipped), headline=chosen,
-        verdict=judge(answer, 0, estimates, chosen, level, thresholds), log=answer.log.described(answer.n),
+        verdict=judge(answer, 0, estimates, chosen, level, limits), log=answer.log.described(answer.n),
         policy=answer.targets[0].label, overlap=overlap_of(answer, 0), level=level, control=control_of(answer, chosen),
     )  # fmt: skip
 

@@ -13,7 +13,8 @@ from cael.inference.estimate import Estimate
 from cael.inference.intervals import Interval
 from cael.inference.lift import lift_dict, lift_of, relative_lift
 from cael.inference.overlap import Overlap
-from cael.judging.verdict import Thresholds, Verdict
+from cael.judging.thresholds import Thresholds
+from cael.judging.verdict import Verdict
 from cael.results.sheet import Column, Note, Sheet, level_text, signed, text_of
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ class Evaluation:
         return Sheet(f"{self.policy} on\n{self.log}", columns, rows, summary, notes, styles)
 
     def _style(self, estimate: Estimate) -> str:
-        doubtful = self.verdict.level == "refuse" or rests_on_little(estimate)
+        doubtful = self.verdict.level == "refuse" or rests_on_little(estimate, self.verdict.thresholds)
         words = ["headline"] if estimate.estimator == self.headline else []
         return " ".join([*words, "doubtful"] if doubtful and estimate.estimator != "LoggedMean" else words)
 
@@ -180,7 +181,7 @@ def direction(interval: Interval) -> str:
     return "better" if interval.low > 0 else "worse" if interval.high < 0 else "no difference shown"
 
 
-def rests_on_little(estimate: Estimate) -> bool:
+def rests_on_little(estimate: Estimate, limits: Thresholds) -> bool:
     """Whether an estimate rests on a model alone, or on next to no rows."""
     size = estimate.diagnostics.effective_sample_size
-    return size is None or Thresholds().status("effective_rows", size) == "fail"
+    return size is None or limits.status("effective_rows", size) == "fail"

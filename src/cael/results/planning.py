@@ -17,7 +17,8 @@ from cael.errors import InputError, NeedsError, positive_int
 from cael.estimators.problem import Problem
 from cael.inference import intervals as inference
 from cael.inference.weights import effective_sample_size
-from cael.judging.verdict import Check, Thresholds, doubts, worst
+from cael.judging.thresholds import DEFAULT, Thresholds
+from cael.judging.verdict import Check, doubts, worst
 from cael.log.held import Held
 from cael.log.logged import LoggedData
 from cael.log.scanned import ScannedLog
@@ -149,6 +150,7 @@ def plan(
     outcome: OutcomeModel | None = None,
     folds: int = 5,
     seed: int = 0,
+    thresholds: Thresholds | None = None,
 ) -> Plan:
     """How many rows tell a lift of the policy over the logging policy from no lift; and how many with exploration.
 
@@ -157,7 +159,7 @@ def plan(
     decisions that would be drawn uniformly. The lift is the one of `compare`: a self-normalised doubly robust estimate
     with `outcome` (Ridge by default), or SNIPS where only the probabilities of logged actions are known, minus the
     value of the logging policy. What it would vary by under more exploration is estimated from this log by importance
-    weighting.
+    weighting. thresholds: where a doubt about the plan becomes a warning or a failure.
 
     >>> import cael
     >>> log, policy = cael.testing.example()
@@ -177,7 +179,8 @@ def plan(
     shares = _shares(exploration)
     pieces = _pieces(problem, Ridge() if outcome is None else outcome, folds, seed)
     factor = _factor(level, power)
-    uniform = _uniform_value(log)
+    limits = DEFAULT if thresholds is None else thresholds
+    uniform = _uniform_value(log, limits)
     options = []
     for share in shares:
         spread = pieces.spread(share)
@@ -189,7 +192,7 @@ def plan(
     enough = next((each.exploration for each in options if each.rows is not None and each.rows <= wanted), None)
     return Plan(
         repr(problem.policy), goal, baseline, level, power, len(log), wanted, detectable, tuple(options), enough,
-        _doubts(problem),
+        _doubts(problem, limits),
     )  # fmt: skip
 
 
@@ -298,21 +301,21 @@ def _unseen(problem: Problem) -> float:
     return total / len(log)
 
 
-def _uniform_value(log: LoggedData) -> float | None:
+def _uniform_value(log: LoggedData, limits: Thresholds) -> float | None:
     """What uniform actions would have earned, by SNIPS; None where the log does not say: an action has no row, or the
     weights are worth too few rows."""
     assert log.propensities is not None
     if len(np.unique(log.actions)) < log.n_actions:
         return None
     w = 1 / (log.n_actions * log.propensities)
-    return float(w @ log.rewards / w.sum()) if effective_sample_size(w) >= Thresholds().effective_rows[1] else None
+    enough = limits.status("effective_rows", effective_sample_size(w)) != "fail"
+    return float(w @ log.rewards / w.sum()) if enough else None
 
 
-def _doubts(problem: Problem) -> tuple[Check, ...]:
-    limits = Thresholds()
+def _doubts(problem: Problem, limits: Thresholds) -> tuple[Check, ...]:
     size = effective_sample_size(problem.weights)
     status = limits.status("effective_rows", size)
-    told = f"The plan rests on rows that are worth {size:,.0f} after weighting"
+    told = f"The plan rests on an effective sample size of {size:,.0f}"
     checks = [Check("effective_rows", status, size, told + ("." if status == "pass" else ": it is a rough guess."))]
     mass = problem.unsupported_mass
     if mass is not None and mass > 0:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, final
 
 from cael.inference.intervals import Interval
+from cael.judging.thresholds import DEFAULT, Thresholds
 from cael.results.evaluation import direction
 from cael.results.sheet import Column, Note, Sheet, level_text
 
@@ -47,7 +48,8 @@ class Segments:
 
     rows: the segments, the largest lift first (in the order of time for windows). estimator: its name. level: of the
     intervals. factor: of the joint ones. differ: p-value that all segments have one lift (Cochran's Q). spread:
-    standard deviation of the true lifts over the segments (Paule and Mandel). kind: "segment" or "window".
+    standard deviation of the true lifts over the segments (Paule and Mandel). kind: "segment" or "window". thresholds:
+    by which the sentence says whether they differ.
     """
 
     rows: tuple[Segment, ...]
@@ -57,6 +59,7 @@ class Segments:
     differ: float
     spread: float
     kind: str
+    thresholds: Thresholds = DEFAULT
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self.rows)
@@ -70,7 +73,7 @@ class Segments:
     def sentence(self) -> str:
         """Whether the segments differ, in words."""
         told = f"The lifts of the {len(self.rows)} {self.kind}s"
-        if self.differ < 0.01:
+        if self.differ < self.thresholds.segments_p_value:
             return f"{told} differ beyond chance (p = {self.differ:.2g}); their spread is {self.spread:.3g}."
         return f"{told} differ no more than chance explains (p = {self.differ:.2g})."
 
@@ -80,7 +83,7 @@ class Segments:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain types, ready for JSON."""
-        told = {name: value for name, value in asdict(self).items() if name != "rows"}
+        told = {name: value for name, value in asdict(self).items() if name not in ("rows", "thresholds")}
         return {
             **told,
             "sentence": self.sentence(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -25,6 +25,7 @@ from cael.inference.intervals import Interval
 from cael.inference.lift import lift_of
 from cael.inference.shrinkage import cochran, shrink
 from cael.judging.survey import time_blocks
+from cael.judging.thresholds import DEFAULT, Thresholds
 from cael.log.held import EngineLog
 from cael.log.logged import LoggedData
 from cael.log.scanned import ScannedLog
@@ -45,6 +46,7 @@ def segments(
     level: float = 0.95,
     seed: int = 0,
     learn: bool | None = None,
+    thresholds: Thresholds | None = None,
 ) -> Segments:
     """For whom, or when, is the policy better? Values and lifts by segment.
 
@@ -52,7 +54,7 @@ def segments(
     of labels, this many time periods of equal numbers of rows, by the timestamps, or by the order of the rows where
     there are none; a scanned log must be in the order of time. estimator, learn: as of `compare`. The intervals of the
     lifts are simultaneous (max-t bootstrap); the shrunk lifts are empirical Bayes estimates under a normal prior whose
-    spread is estimated (no shrinkage with fewer than 4 segments).
+    spread is estimated (no shrinkage with fewer than 4 segments). thresholds: by which they are said to differ.
     """
     inference.check_level(level)
     engine_log, column, cut = cut_of(log, labels, windows)
@@ -66,7 +68,8 @@ def segments(
     )  # fmt: skip
     warn(answer)
     answer.refuse_constant()
-    return segments_of(answer, 0, chosen.name, level, seed, windows=windows is not None)
+    limits = DEFAULT if thresholds is None else thresholds
+    return replace(segments_of(answer, 0, chosen.name, level, seed, windows=windows is not None), thresholds=limits)
 
 
 def cut_of(
