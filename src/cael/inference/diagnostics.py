@@ -247,11 +247,11 @@ def _size_remarks(d: Diagnostics, size: float, limits: Thresholds) -> list[tuple
         return [(True, "No logged action has positive target probability: no row says anything about the target.")]
     if size >= d.n * (1 - 1e-12) or not d.mean_weight or d.max_weight is None:
         return []
-    few = limits.is_doubtful("effective_rows", size) or size < limits.effective_share * d.n
+    few = limits.cautions("effective_rows", size) or size < limits.effective_share * d.n
     share = d.max_weight / (d.mean_weight * d.n)
     return [
         (few, worth(size, d.n) + "."),
-        (limits.is_doubtful("largest_share", share), f"One row carries {share:.0%} of all the weight."),
+        (limits.cautions("largest_share", share), f"One row carries {share:.0%} of all the weight."),
     ]
 
 
@@ -263,7 +263,7 @@ def _mean_remarks(d: Diagnostics, limits: Thresholds) -> list[tuple[bool, str]]:
             f"The {raw} {d.mean_weight_z:+.1f} standard errors from what it should be: the propensities may be "
             "wrong, or the target plays what the log does not hold."
         )
-        remarks.append((limits.is_doubtful("mean_weight_z", abs(d.mean_weight_z)), told))
+        remarks.append((limits.cautions("mean_weight_z", abs(d.mean_weight_z)), told))
     if d.training is not None and d.mean_weight is not None:
         told = (
             f"The mean weight is {d.mean_weight:.2f}, far from 1: the learned posterior loses or invents target mass."
@@ -276,12 +276,12 @@ def _support_remarks(d: Diagnostics, limits: Thresholds) -> list[tuple[bool, str
     remarks = []
     if d.tail_index is not None:
         told = f"The weights have a heavy tail (Pareto k = {d.tail_index:.2f}): the interval is too narrow."
-        remarks.append((limits.is_doubtful("tail_index", d.tail_index), told))
+        remarks.append((limits.cautions("tail_index", d.tail_index), told))
     if d.unsupported_mass is not None:
         told = (
             f"{d.unsupported_mass:.1%} of the target's probability lies on actions that the logging policy never plays."
         )
-        remarks.append((limits.is_doubtful("unsupported_mass", d.unsupported_mass), told))
+        remarks.append((limits.cautions("unsupported_mass", d.unsupported_mass), told))
     told = "The outcome model was trained on the rows it predicts: the interval is too narrow."
     return [*remarks, (d.cross_fitted is False, told)]
 

@@ -343,7 +343,7 @@ def reward(log: LoggedData, limits: Thresholds) -> Check:
         return Check("rewards", "fail", float(r[0]), f"Every reward is {r[0]:g}: no policy can be told from another.")
     centred = r - r.mean()
     ratio = abs(float(np.mean(centred**3)) / float(np.mean(centred**2)) ** 1.5) / math.sqrt(len(r))
-    if limits.is_doubtful("skewness", ratio):
+    if limits.cautions("skewness", ratio):
         told = f"A few large rewards decide the mean (skewness ratio {ratio:.2f}): intervals cover less than they say."
         return Check("rewards", "warn", ratio, told)
     return Check("rewards", "pass", ratio, f"The mean reward is {r.mean():.4g}, and no single reward decides it.")

@@ -163,7 +163,7 @@ class Thresholds:
             return "fail" if value < refuse else "warn" if value < caution else "pass"
         return "fail" if value > refuse else "warn" if value > caution else "pass"
 
-    def is_doubtful(self, name: str, value: float) -> bool:
+    def cautions(self, name: str, value: float) -> bool:
         """Whether a value is beyond the first of the two thresholds of a name."""
         return self.status(name, value) != "pass"
 
