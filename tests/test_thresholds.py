@@ -14,13 +14,13 @@ from rich.console import Console
 import cael
 from cael import InputError, Thresholds
 from cael.cli import main
+from cael.engine.asking import as_engine_log, ask
 from cael.experiments import verdicts as experiment
 from cael.inference.diagnostics import Diagnostics, TrainingFacts, doubts, in_words
 from cael.inference.estimate import reworded
-from cael.judging.checks import judge
-from cael.judging.survey import survey
-from cael.report.charts import is_doubtful
+from cael.judging.judge import judge
 from cael.results.calibration import Calibration, CalibrationRow
+from cael.results.evaluation import rests_on_little
 
 SOURCE = Path(cael.__file__).parent
 WORLD = cael.worlds.PaperWorld(n_actions=10, gamma=0.3)
@@ -66,7 +66,8 @@ def audited(name, log=LOG, **fixed):
 def with_bias(bias):
     estimate = cael.SNDR().estimate(LOG, WORLD.target)
     bounded = dataclasses.replace(estimate, diagnostics=dataclasses.replace(estimate.diagnostics, bias_bound=0.1))
-    found = judge(LOG, survey(LOG, WORLD.target), [bounded], "SNDR", thresholds=Thresholds(bias=bias))
+    answer = ask(as_engine_log(LOG), {"": WORLD.target}, [cael.SNDR()], asked=("SNDR",))
+    found = judge(answer, 0, [bounded], "SNDR", thresholds=Thresholds(bias=bias))
     return status(found.checks, "bias")
 
 
@@ -248,8 +249,8 @@ def test_one_threshold_is_felt_by_warnings_verdict_plan_report_and_comparison():
 def test_a_refusal_is_felt_by_figures_and_by_the_cost_of_a_plan():
     refuse = Thresholds(effective_rows=(1e9, 1e8))
     estimate = cael.SNDR().estimate(LOG, WORLD.target)
-    assert not is_doubtful(estimate, Thresholds())
-    assert is_doubtful(estimate, refuse)
+    assert not rests_on_little(estimate, Thresholds())
+    assert rests_on_little(estimate, refuse)
     found = cael.evaluate(LOG, WORLD.target, learn=False)
     verdict = dataclasses.replace(found.verdict, thresholds=refuse)
     pages = [cael.report.render(each) for each in (found, dataclasses.replace(found, verdict=verdict))]
