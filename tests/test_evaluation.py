@@ -148,7 +148,9 @@ def test_compare(log, policy):
     assert row.interval.width > row.lift.interval().width
     assert found["same"].direction == "no difference shown"
     assert found["same"].interval.width < 1e-9  # the logging policy against itself
-    assert {"estimator", "baseline", "level", "simultaneous_factor", "policies"} == set(json.loads(json.dumps(found.to_dict())))
+    assert {"estimator", "baseline", "level", "simultaneous_factor", "policies"} == set(
+        json.loads(json.dumps(found.to_dict()))
+    )
     assert "target" in printed(found)
     assert "Comparison(" in repr(found)
     with pytest.raises(KeyError, match="no policy named"):

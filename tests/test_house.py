@@ -138,6 +138,7 @@ LONG_SIGNATURES = {
     "plan": "mirrors the options of the command",
     "evaluate": "the options of the command",
     "compare": "the options of the command",
+    "segments": "mirrors the options of the command",
     "render": "what a report can hold",
     "view": "what a report can hold",
     "trained": "an experiment's settings",
