@@ -4,7 +4,7 @@ BIN := .venv/bin
 RUN := .venv/.installed
 DEV := .venv/.installed-dev
 
-.PHONY: demo test check slow fuzz bench readings verdicts verdicts-learned quick docs clean
+.PHONY: demo test check slow fuzz mutants bench readings verdicts verdicts-learned quick docs clean
 
 demo: $(RUN)
 	$(BIN)/cael demo
@@ -23,6 +23,9 @@ slow: $(DEV)
 
 fuzz: $(DEV)
 	CAEL_FUZZ=1 $(BIN)/python -m pytest -m 'not slow' -q
+
+mutants: $(DEV)
+	$(BIN)/python -m tests.mutants --jobs 2
 
 bench: $(DEV)
 	$(BIN)/python benchmarks/against_obp.py

@@ -3,7 +3,15 @@
 import argparse
 import sys
 
-from tests.mutants.runner import LIMIT, MOST_SURVIVORS, MutantError, chosen, mutants_of, outcomes, survivors_table
+from tests.mutants.runner import (
+    LIMIT,
+    MOST_SURVIVORS,
+    MutantError,
+    chosen,
+    mutants_of,
+    outcomes,
+    survivors_table,
+)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -145,7 +145,7 @@ def run_pytest(project: Project, source: Path, tests: Sequence[str], printed: Pa
     sys.exit(int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "--tb=line", "-rfE", *tests])))
 
 
-def tested(project: Project, source: Path, tests: Sequence[str], limit: float) -> tuple[int | None, str]:
+def answer_of(project: Project, source: Path, tests: Sequence[str], limit: float) -> tuple[int | None, str]:
     """(exit code of pytest, what it printed) with a source folder; the code is None where time ran out."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(project.preload))
@@ -162,7 +162,7 @@ def tested(project: Project, source: Path, tests: Sequence[str], limit: float) -
 
 def check_tests(project: Project, source: Path, tests: Sequence[str], limit: float) -> None:
     """An error where these tests do not pass with the source as it is: they would kill any mutant."""
-    code, text = tested(project, source, tests, limit)
+    code, text = answer_of(project, source, tests, limit)
     if code != 0:
         raise MutantError(f"without a mutant these tests must pass: {' '.join(tests)}\n{text[-3000:]}")
 
@@ -175,7 +175,7 @@ def outcome_of(project: Project, base: Path, mutant: Mutant, limit: float) -> Ou
         for stale in (path.parent / "__pycache__").glob(f"{path.stem}.*"):
             stale.unlink()
         path.write_text(text, encoding="utf-8")
-        code, printed = tested(project, source, mutant.tests, limit)
+        code, printed = answer_of(project, source, mutant.tests, limit)
     seconds = time.monotonic() - start
     if code == 0:
         return Outcome(mutant, False, "all tests pass", seconds)
@@ -186,6 +186,17 @@ def outcome_of(project: Project, base: Path, mutant: Mutant, limit: float) -> Ou
         raise MutantError(f"{mutant.name}: pytest ended with {code}:\n{printed[-3000:]}")
     kind = "cannot be imported: " if code == INTERRUPTED else ""
     return Outcome(mutant, True, kind + named[1], seconds)
+
+
+@contextmanager
+def stopping(jobs: int) -> Iterator[ThreadPoolExecutor]:
+    """Threads that start no more work after an error."""
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def outcomes(
@@ -199,12 +210,12 @@ def outcomes(
     """What became of each mutant. tell: is given a line for each, as they come."""
     for mutant in mutants:
         changed_file(project, mutant)
-    with copied(project.source) as base, ThreadPoolExecutor(jobs) as pool:
+    found = {}
+    with copied(project.source) as base, stopping(jobs) as pool:
         subprocess.run([sys.executable, "-m", "compileall", "-q", str(base)], check=True)
         selections = list(dict.fromkeys(mutant.tests for mutant in mutants))
         list(pool.map(lambda tests: check_tests(project, base, tests, limit), selections))
         tell(f"{len(selections)} selections of tests pass without a mutant")
-        found = {}
         waiting = [pool.submit(outcome_of, project, base, mutant, limit) for mutant in mutants]
         for number, each in enumerate(as_completed(waiting), start=1):
             outcome = each.result()
