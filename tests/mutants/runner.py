@@ -75,6 +75,7 @@ class Project:
 PRELOAD = (
     "numpy", "scipy.optimize", "scipy.special", "scipy.stats", "sklearn.linear_model", "pyarrow.parquet", "pyarrow.csv",
     "pyarrow.dataset", "matplotlib.backends.backend_svg", "jinja2", "rich.console", "cyclopts", "joblib", "pytest",
+    "hypothesis.extra.numpy",
 )  # fmt: skip
 CAEL = Project(ROOT, "cael", PRELOAD)
 
@@ -142,7 +143,8 @@ def run_pytest(project: Project, source: Path, tests: Sequence[str], printed: Pa
             sys.exit(OTHER_COPY)
     import pytest
 
-    sys.exit(int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "--tb=line", "-rfE", *tests])))
+    # Nobody reads how an assertion failed, and rewriting assertions takes longer than most of these tests.
+    sys.exit(int(pytest.main(["-x", "-q", "--assert=plain", "-p", "no:cacheprovider", "--tb=line", "-rfE", *tests])))
 
 
 def answer_of(project: Project, source: Path, tests: Sequence[str], limit: float) -> tuple[int | None, str]:
@@ -188,6 +190,13 @@ def outcome_of(project: Project, base: Path, mutant: Mutant, limit: float) -> Ou
     return Outcome(mutant, True, kind + named[1], seconds)
 
 
+def selected(mutants: Sequence[Mutant]) -> list[list[str]]:
+    """The tests of all selections, each once, by file."""
+    nodes = list(dict.fromkeys(node for mutant in mutants for node in mutant.tests))
+    files = dict.fromkeys(node.partition("::")[0] for node in nodes)
+    return [[node for node in nodes if node.partition("::")[0] == file] for file in files]
+
+
 @contextmanager
 def stopping(jobs: int) -> Iterator[ThreadPoolExecutor]:
     """Threads that start no more work after an error."""
@@ -213,9 +222,9 @@ def outcomes(
     found = {}
     with copied(project.source) as base, stopping(jobs) as pool:
         subprocess.run([sys.executable, "-m", "compileall", "-q", str(base)], check=True)
-        selections = list(dict.fromkeys(mutant.tests for mutant in mutants))
+        selections = selected(mutants)
         list(pool.map(lambda tests: check_tests(project, base, tests, limit), selections))
-        tell(f"{len(selections)} selections of tests pass without a mutant")
+        tell(f"the tests of {len(selections)} files pass without a mutant")
         waiting = [pool.submit(outcome_of, project, base, mutant, limit) for mutant in mutants]
         for number, each in enumerate(as_completed(waiting), start=1):
             outcome = each.result()
