@@ -18,6 +18,7 @@ from cael import Thresholds
 from cael.cli import main
 from cael.embedding import codes
 from cael.engine.asking import as_engine_log, ask
+from cael.engine.columns import Reward, Weight
 from cael.engine.ids import ids_of
 from cael.engine.score import Score
 from cael.estimators.marginal import encoder
@@ -415,7 +416,9 @@ def test_where_coverage_turns(below, status):
 
 def test_a_row_of_a_calibration_adds_up():
     log = cael.worlds.PaperWorld(n_actions=5, gamma=0.3).sample(300, 0)
-    found = cael.calibrate(log, cael.Uniform(5), [cael.SNIPS(), cael.LoggedMean()], repeats=4)
+    wrong = cael.DM(cael.FixedOutcome(np.full(5, 100.0)))
+    found = cael.calibrate(log, cael.Uniform(5), [cael.SNIPS(), wrong], repeats=4)
+    assert found[wrong.name].bias == pytest.approx(100 - log.rewards.mean(), abs=2)
     for row in found:
         assert row.rmse >= abs(row.bias)
         assert (row.coverage * 16) % 1 == pytest.approx(0)
@@ -479,6 +482,13 @@ def test_the_lift_of_an_evaluation_has_its_direction_and_its_share():
     assert worse.direction == "worse"
     assert worse.relative_lift == pytest.approx(worse.lift.value / abs((LOG.rewards - 5).mean()))
     assert worse.relative_lift < 0
+
+
+def test_an_interval_that_holds_0_shows_no_difference():
+    equal = np.array([0.45, 0.2, 0.25, 0.1])
+    assert equal @ Q == pytest.approx(MU @ Q)
+    assert cael.compare(LOG, {"equal": equal}, cael.SNIPS())["equal"].direction == "no difference shown"
+    assert cael.evaluate(LOG, equal, learn=False, headline="SNIPS").direction == "no difference shown"
 
 
 def test_a_segment_has_the_effective_rows_of_its_rows():
@@ -820,11 +830,14 @@ def test_the_average_prediction_is_that_over_the_actions():
 
 
 def test_one_code_for_all_actions_is_as_rough_as_the_policies_are_apart():
-    mu, pi = np.array([[0.5, 0.5, 0.0]]), np.array([[0.2, 0.3, 0.5]])
-    one = codes.flat(mu, pi)
-    assert (one.weights.tolist(), one.lost.tolist(), one.roughness.tolist()) == ([[1, 1, 1]], [0], [0.5])
-    apart = codes.sharp(mu, pi)
-    assert (apart.weights.tolist(), apart.lost.tolist(), apart.roughness.tolist()) == ([[0.4, 0.6, 0]], [0.5], [0])
+    mu, pi = np.array([[0.5, 0.5, 0.0]]), np.array([[0.1, 0.3, 0.6]])
+    one, apart = codes.flat(mu, pi), codes.sharp(mu, pi)
+    assert (one.weights[0], one.lost[0], one.roughness[0]) == (pytest.approx([1, 1, 1]), 0, pytest.approx(0.6))
+    assert (apart.weights[0], apart.lost[0], apart.roughness[0]) == (
+        pytest.approx([0.2, 0.6, 0]),
+        pytest.approx(0.6),
+        0,
+    )
 
 
 # Folds, scores, policies
@@ -897,7 +910,33 @@ def test_clusters_widen_counts_by_their_sizes():
     clusters = np.repeat(np.arange(500), sizes)
     log = cael.LoggedData(None, np.arange(1000) % 2, rng().normal(size=1000), logging=[0.5, 0.5], clusters=clusters)
     answer = ask(as_engine_log(log), {"": [0.5, 0.5]}, [cael.SNIPS()])
-    assert answer.cluster_effect == pytest.approx((sizes**2).sum() / 1000)
+    effect = (sizes**2).sum() / 1000
+    assert answer.cluster_effect == pytest.approx(effect)
+    skewed = cael.LoggedData(
+        None, (np.arange(1000) < 560).astype(int), log.rewards, logging=[0.5, 0.5], clusters=clusters
+    )
+    assert check(evaluated(skewed, [0.5, 0.5]), "frequencies").value == 0  # z = 60 / sqrt(250), and 2 with the effect
+    found = cael.audit(skewed).actions
+    assert [each.p_value for each in found] == pytest.approx([2 * 2 * stats.norm.sf(60 / math.sqrt(250 * effect))] * 2)
+
+
+def test_clusters_are_the_units_of_covariances():
+    clusters = np.repeat(np.arange(50), np.r_[np.full(25, 30), np.full(25, 10)])
+    log = exact_log(clusters=rng().permutation(clusters))
+    answer = ask(as_engine_log(log), {"": PI}, [cael.SNIPS()])
+    parts = [(W - W.mean()), (log.rewards - log.rewards.mean())]
+    weights, rewards = (np.bincount(log.clusters, weights=part) for part in parts)
+    found = answer.single(Weight(0)).covariance(answer.single(Reward()))
+    assert found == pytest.approx(weights @ rewards)
+
+
+def test_buckets_of_rows_are_units():
+    """10,000 rows in 997 buckets: the standard error of the mean of the buckets is about that of the rows."""
+    log = cael.LoggedData(None, np.arange(10_000) % 2, rng().normal(size=10_000), logging=[0.5, 0.5])
+    found = cael.SNIPS().estimate(log, [0.7, 0.3])
+    assert len(found.groups) == 997
+    assert found.groups.mean() == pytest.approx(found.value, abs=0.1 * found.stderr)
+    assert found.groups.std(ddof=1) / math.sqrt(997) == pytest.approx(found.stderr, rel=5 / math.sqrt(2 * 997))
 
 
 # Exit codes

@@ -12,6 +12,7 @@ import cael
 from cael import InputError
 from cael.report.charts import tidy
 from cael.report.view import short
+from cael.results.calibration import Calibration, CalibrationRow
 
 WORLD = cael.worlds.PaperWorld(n_actions=12, gamma=0.3)
 LOG = WORLD.sample(1000, seed=0)
@@ -162,6 +163,14 @@ def test_calibration_can_only_make_the_verdict_worse():
     assert "Verdict: refuse" in cael.report.render(evaluation, calibration=bad)
     good = cael.calibrate(LOG, WORLD.target, repeats=5, seed=1)
     assert "Verdict: ok" in cael.report.render(EVALUATION, calibration=good)
+
+
+@pytest.mark.parametrize(("coverage", "level"), [(0.94, "ok"), (0.82, "caution"), (0.5, "refuse")])
+def test_a_calibration_is_one_more_check_of_the_page(coverage, level):
+    row = CalibrationRow("SNDR", 0.1, 0.0, coverage, 0.02, coverage, "target", 0.4, 0)
+    found = Calibration((row,), ("additive", "target"), 20, 1000, 0.95, True)
+    assert EVALUATION.verdict.level == "ok"
+    assert f"Verdict: {level}" in cael.report.render(EVALUATION, calibration=found)
 
 
 def test_a_log_without_weights_has_a_report_too():
