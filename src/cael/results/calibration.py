@@ -232,21 +232,18 @@ def plant(
     reward = _scaled(log, kind, policy, rng)
     truth = _truth(log, policy, reward)
     part = log.take(rng.integers(0, len(log), len(log))) if redraw else log
-    actions, propensities, mean = np.empty(len(part), dtype=np.intp), np.empty(len(part)), np.empty(len(part))
-    at = 0
+    planted = []
     for batch in part.batches(width=log.n_actions):
-        rows, span = np.arange(len(batch)), slice(at, at + len(batch))
+        rows, actions, propensities = np.arange(len(batch)), batch.actions, batch.propensities
         if redraw:
             assert log.logging is not None
             p = probabilities(log.logging, batch)
             edges = np.cumsum(p, axis=1)
-            drawn = (edges <= rng.random(len(p))[:, None] * edges[:, -1:]).sum(axis=1)
-            actions[span], propensities[span] = drawn, p[rows, drawn]
-        else:
-            assert batch.propensities is not None
-            actions[span], propensities[span] = batch.actions, batch.propensities
-        mean[span] = reward(batch)[rows, actions[span]]
-        at += len(batch)
+            actions = (edges <= rng.random(len(p))[:, None] * edges[:, -1:]).sum(axis=1)
+            propensities = p[rows, actions]
+        assert propensities is not None
+        planted.append((actions, propensities, reward(batch)[rows, actions]))
+    actions, propensities, mean = map(np.concatenate, zip(*planted, strict=True))
     return part.replanted(actions, _noisy(mean, log.rewards, rng), propensities), truth
 
 
