@@ -21,8 +21,8 @@ def printed(thing, width=100):
 
 
 def test_the_panel_is_always_there(log, policy):
-    assert [each.estimator for each in cael.evaluate(log, policy)] == ALWAYS
-    more = cael.evaluate(log, policy, [cael.MIPS(), cael.IPS(clip=2.0)])
+    assert [each.estimator for each in cael.evaluate(log, policy, learn=False)] == ALWAYS
+    more = cael.evaluate(log, policy, [cael.MIPS(), cael.IPS(clip=2.0)], learn=False)
     assert [each.estimator for each in more] == [*ALWAYS, "MIPS", "IPS(clip=2)"]
 
 
@@ -38,7 +38,7 @@ def test_auto_comes_first_and_is_the_headline(log, policy):
 
 
 def test_evaluation_gives_what_the_estimators_give_alone(log, policy):
-    found = cael.evaluate(log, policy, panel("all"))
+    found = cael.evaluate(log, policy, panel("all"), learn=False)
     for estimator in panel("all"):
         assert found[estimator.name].value == pytest.approx(estimator.estimate(log, policy).value, rel=1e-12)
     with pytest.raises(KeyError, match="no estimate named 'XYZ'; there are: LoggedMean"):
@@ -46,23 +46,23 @@ def test_evaluation_gives_what_the_estimators_give_alone(log, policy):
 
 
 def test_one_estimator_needs_no_list_and_others_are_refused(log, policy):
-    assert cael.evaluate(log, policy, cael.MIPS())["MIPS"].value == cael.MIPS().estimate(log, policy).value
+    assert cael.evaluate(log, policy, cael.MIPS(), learn=False)["MIPS"].value == cael.MIPS().estimate(log, policy).value
     with pytest.raises(InputError, match="must be cael estimators"):
-        cael.evaluate(log, policy, ["IPS"])
+        cael.evaluate(log, policy, ["IPS"], learn=False)
 
 
 def test_what_cannot_be_computed_is_listed_with_the_reason(log, policy):
     partial = cael.LoggedOnly(np.full(len(log), 0.2))
-    found = cael.evaluate(log, partial)
+    found = cael.evaluate(log, partial, learn=False)
     assert [each.estimator for each in found] == ["LoggedMean", "IPS", "SNIPS"]
     assert [name for name, _ in found.skipped] == ["DM", "DR", "SNDR"]
     assert "DM was not computed: it needs the target's probabilities of all actions" in printed(found, 400)
     with pytest.raises(NeedsError, match="DR"):
-        cael.evaluate(log, partial, [cael.DR(clip=3.0)])
+        cael.evaluate(log, partial, [cael.DR(clip=3.0)], learn=False)
     bare = cael.LoggedData(log.contexts, log.actions, log.rewards, n_actions=8)
-    assert [each.estimator for each in cael.evaluate(bare, policy)] == ["LoggedMean", "DM"]
+    assert [each.estimator for each in cael.evaluate(bare, policy, learn=False)] == ["LoggedMean", "DM"]
     with pytest.raises(NeedsError, match="nothing can be said"):
-        cael.evaluate(bare, partial)
+        cael.evaluate(bare, partial, learn=False)
 
 
 def test_a_target_without_support():
@@ -74,7 +74,7 @@ def test_a_target_without_support():
     unknown = cael.LoggedData(None, [0, 1] * 10, np.arange(20.0), np.full(20, 0.5), n_actions=3)
     with pytest.raises(SupportError, match="no support at all"):
         cael.IPS().estimate(unknown, nowhere)
-    assert cael.evaluate(log, nowhere)["DM"].diagnostics.unsupported_mass == 1.0
+    assert cael.evaluate(log, nowhere, learn=False)["DM"].diagnostics.unsupported_mass == 1.0
 
 
 def test_no_match_by_chance_is_zero_for_ips_and_undefined_for_snips():
@@ -84,21 +84,21 @@ def test_no_match_by_chance_is_zero_for_ips_and_undefined_for_snips():
     assert any("No logged action has positive target probability" in warning for warning in ips.diagnostics.warnings)
     with pytest.raises(SupportError, match="undefined: every weight is 0"):
         cael.SNIPS().estimate(log, [0.0, 0.0, 1.0])
-    found = cael.evaluate(log, [0.0, 0.0, 1.0])
+    found = cael.evaluate(log, [0.0, 0.0, 1.0], learn=False)
     assert [name for name, _ in found.skipped] == ["SNIPS", "SNDR"]
 
 
 def test_constant_rewards_are_refused_by_evaluate_and_compare_only():
     log = cael.LoggedData(None, [0, 1] * 10, np.zeros(20), logging=cael.Uniform(2))
     with pytest.raises(LogError, match="every one of the 20 rewards is 0"):
-        cael.evaluate(log, [0.5, 0.5])
+        cael.evaluate(log, [0.5, 0.5], learn=False)
     with pytest.raises(LogError, match="cannot tell one policy from another"):
-        cael.compare(log, {"a": [0.5, 0.5]})
+        cael.compare(log, {"a": [0.5, 0.5]}, learn=False)
     assert cael.SNIPS().estimate(log, [0.9, 0.1]).value == 0
 
 
 def test_json_and_html(log, policy):
-    found = cael.evaluate(log, policy)
+    found = cael.evaluate(log, policy, learn=False)
     data = json.loads(found.to_json())
     assert [each["estimator"] for each in data["estimates"]] == ALWAYS
     first = data["estimates"][1]
@@ -110,14 +110,14 @@ def test_json_and_html(log, policy):
 
 
 def test_html_escapes_names(log, policy):
-    found = cael.compare(log, {"<b>": policy})
+    found = cael.compare(log, {"<b>": policy}, learn=False)
     assert "&lt;b&gt;" in found._repr_html_()
     assert "<b>" not in found._repr_html_()
 
 
 @pytest.mark.parametrize("width", [80, 130])
 def test_the_table_fits_the_terminal(log, policy, width):
-    text = printed(cael.evaluate(log, policy), width)
+    text = printed(cael.evaluate(log, policy, learn=False), width)
     assert max(map(len, text.splitlines())) <= width
     assert "SNIPS" in text
     assert ("max weight" in text) == (width >= 110)
@@ -139,7 +139,7 @@ def test_estimates_of_different_logs_do_not_subtract(log, policy):
 
 
 def test_compare(log, policy):
-    found = cael.compare(log, {"target": policy, "uniform": cael.Uniform(8), "same": log.logging})
+    found = cael.compare(log, {"target": policy, "uniform": cael.Uniform(8), "same": log.logging}, learn=False)
     assert [row.name for row in found] == sorted(("target", "uniform", "same"), key=lambda n: -found[n].estimate.value)
     row = found["target"]
     paired = cael.SNDR().estimate(log, policy) - cael.LoggedMean().estimate(log, policy)
@@ -156,12 +156,12 @@ def test_compare(log, policy):
     with pytest.raises(KeyError, match="no policy named"):
         found["nobody"]
     with pytest.raises(InputError, match="at least one"):
-        cael.compare(log, {})
+        cael.compare(log, {}, learn=False)
     assert len(cael.compare(log, [policy, cael.Uniform(8)], cael.SNIPS()).rows) == 2
 
 
 def test_one_policy_has_the_plain_interval(log, policy):
-    found = cael.compare(log, {"target": policy})
+    found = cael.compare(log, {"target": policy}, learn=False)
     assert found.factor == pytest.approx(1.96, abs=0.08)
 
 

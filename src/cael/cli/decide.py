@@ -159,7 +159,7 @@ def compare(
     out
         Write a report to this HTML file.
     """
-    from cael.results.compare import ask_to_compare, comparison_of
+    from cael.results.comparison import ask_to_compare, comparison_of
 
     settings, limits = reading or Reading(), (judging or Judging()).limits()
     writable(out)

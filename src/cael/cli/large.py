@@ -135,7 +135,7 @@ class Opened:
 
     def parts(self, answer: Answer, name: str, level: float, seed: int, limits: Thresholds) -> dict[str, Any]:
         """The segments by column, and by time."""
-        from cael.results.segments_of import segments_of
+        from cael.results.segmentation import segments_of
 
         def part(at: int, *, windows: bool = False) -> Segments:
             return replace(segments_of(answer, at, name, level, seed, windows=windows), thresholds=limits)
@@ -154,7 +154,7 @@ def open_large(
 ) -> Opened:  # fmt: skip
     """The log in memory, or scanned where that would take too much."""
     from cael.log.held import Held
-    from cael.results.segments_of import by_label, by_time
+    from cael.results.segmentation import by_label, by_time
 
     scanned = streamed(log, columns, reading, large, policies)
     if scanned is not None:

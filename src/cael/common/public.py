@@ -54,13 +54,11 @@ from cael.policies.scored import EpsilonGreedy, Softmax
 from cael.policies.support import Support
 from cael.policies.topk import TopK
 from cael.results.calibration import Calibration, CalibrationRow, calibrate
-from cael.results.compare import compare
-from cael.results.comparison import Comparison
+from cael.results.comparison import Comparison, compare
 from cael.results.evaluate import evaluate, panel
 from cael.results.evaluation import Evaluation
 from cael.results.planning import Plan, PlanOption, plan
-from cael.results.segmentation import Segment, Segments
-from cael.results.segments_of import segments
+from cael.results.segmentation import Segment, Segments, segments
 
 __all__ = [
     "AELMIPS",

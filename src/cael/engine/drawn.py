@@ -188,7 +188,7 @@ def draw(log: Any, reading: Reading, most: int, seed: int) -> Drawn:
 def _sample(log: Any, drawn: Drawn) -> Sample:
     table = drawn.table
     kinds = tuple(zip(table.column_names, table.schema.types, strict=True))
-    piece = piece_of(Source(log.source.name, kinds, memory=table), log.door(contexts=True, times=False))
+    piece = piece_of(Source(log.source.name, kinds, memory=table), log.door(contexts=True))
     if len(piece) != len(drawn.places):
         raise InputError(f"{log.source.name} changed while the log was read. Nothing may write to its files.")
     piece = replace(piece, known_places=drawn.places)
@@ -207,5 +207,5 @@ def with_logging(log: Any, sample: Sample) -> LoggedData:
     return LoggedData(
         rows.contexts, rows.actions, rows.rewards, propensities=sample.piece.propensities,
         logging=None if log.logging is None else sample.policy(log.logging), n_actions=rows.n_actions,
-        action_features=rows.action_features, clusters=rows.clusters, copy=False,
+        action_features=rows.action_features, clusters=rows.clusters, timestamps=sample.piece.times, copy=False,
     ).placed(sample.piece.places).keyed(rows.cluster_keys)  # fmt: skip
