@@ -31,6 +31,7 @@ class DM(Estimator):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("probabilities",)
+    panel: ClassVar[str] = "default"
     outcome: OutcomeModel = field(default_factory=Ridge)
     folds: int = 5
     seed: int = 0

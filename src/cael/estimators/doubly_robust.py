@@ -44,6 +44,7 @@ class DR(Tuned):
     """
 
     needs: ClassVar[tuple[str, ...]] = DR_NEEDS
+    panel: ClassVar[str] = "default"
     tuned: ClassVar[tuple[str, setting]] = ("clip", setting.WEIGHT)
     outcome: OutcomeModel = field(default_factory=Ridge)
     clip: float | SLOPE | None = None
@@ -73,6 +74,7 @@ class SNDR(Tuned):
     """
 
     needs: ClassVar[tuple[str, ...]] = DR_NEEDS
+    panel: ClassVar[str] = "default"
     tuned: ClassVar[tuple[str, setting]] = ("clip", setting.WEIGHT)
     outcome: OutcomeModel = field(default_factory=Ridge)
     clip: float | SLOPE | None = None

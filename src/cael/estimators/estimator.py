@@ -28,10 +28,11 @@ class Estimator(ABC):
 
     needs: what must be known (keys of `cael.engine.asking.NEEDS`); the error says what is missing. An estimator says
     what it is by `formula`; one of another shape by `part`; one that needs all rows at once by `solve`, and a log in
-    files refuses it.
+    files refuses it. panel: of `cael.panel` it is in: "default", "all" or "learned"; "" is none.
     """
 
     needs: ClassVar[tuple[str, ...]]
+    panel: ClassVar[str] = "all"
 
     def formula(self, asking: Asking, target: int) -> Form:
         """Weights and outcome model of an estimator of the usual form."""

@@ -66,6 +66,7 @@ class SLOPE(Estimator):
     'SLOPE(IPS, SNIPS)'
     """
 
+    panel: ClassVar[str] = ""
     candidates: Sequence[Any] = ()
     delta: float = 0.1
 

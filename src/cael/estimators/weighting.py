@@ -38,6 +38,7 @@ class LoggedMean(Estimator):
     """
 
     needs: ClassVar[tuple[str, ...]] = ()
+    panel: ClassVar[str] = "default"
 
     def formula(self, asking: Asking, target: int) -> Form:
         return Form(bounded=True)
@@ -60,6 +61,7 @@ class IPS(Tuned):
     """
 
     needs: ClassVar[tuple[str, ...]] = WEIGHTING_NEEDS
+    panel: ClassVar[str] = "default"
     tuned: ClassVar[tuple[str, setting]] = ("clip", setting.WEIGHT)
     clip: float | SLOPE | None = None
 
@@ -88,6 +90,7 @@ class SNIPS(Tuned):
     """
 
     needs: ClassVar[tuple[str, ...]] = WEIGHTING_NEEDS
+    panel: ClassVar[str] = "default"
     tuned: ClassVar[tuple[str, setting]] = ("clip", setting.WEIGHT)
     clip: float | SLOPE | None = None
 
