@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike
 
 from cael.common.types import Floats
 from cael.engine.asking import Asking, as_engine_log, ask
-from cael.engine.columns import Given
+from cael.engine.columns import Given, Outcome
 from cael.engine.parts import Form, Part, WholePart, form_part
 from cael.errors import NeedsError
 from cael.estimators.problem import Problem
-from cael.inference.diagnostics import Diagnostics, weighted
+from cael.inference.diagnostics import Diagnostics
 from cael.inference.estimate import Estimate, ScoreRange
 from cael.log.logged import LoggedData
 from cael.policies.policy import Policy
@@ -66,6 +66,13 @@ class Estimator(ABC):
         return ask(as_engine_log(log), {"": policy}, [self], asked=(self.name,)).of(self.name, 0)
 
     @property
+    def modelled(self) -> Outcome | None:
+        """The outcome model, where there is one, and how it is cross-fitted: the settings outcome, folds, seed."""
+        if not hasattr(self, "outcome"):
+            return None
+        return Outcome(self.outcome, getattr(self, "folds", 0), getattr(self, "seed", 0))
+
+    @property
     def name(self) -> str:
         """The class name, with every setting that is not the default."""
         changed = []
@@ -87,10 +94,3 @@ def mean_of(
     """The estimate whose contributions are z (n,): its value is their mean."""
     log = problem.log
     return Estimate(name, float(z.mean()), z, log.key, diagnostics, log.clusters, score_range)
-
-
-def weight_diagnostics(
-    problem: Problem, w: Floats, cross_fitted: bool | None = None, extra: tuple[str, ...] = ()
-) -> Diagnostics:
-    """Diagnostics of an estimator that used w (n,) in place of the problem's own weights."""
-    return weighted(w, problem.weights, problem.weight_facts, cross_fitted=cross_fitted, extra=extra)

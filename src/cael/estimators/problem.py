@@ -12,7 +12,6 @@ from cael.common.types import Floats
 from cael.engine.asking import NEEDS
 from cael.errors import InputError, NeedsError, PolicyError, SupportError
 from cael.inference import intervals as inference
-from cael.inference import weights as W
 from cael.inference.diagnostics import WeightFacts, weight_facts
 from cael.log.logged import FEW, LoggedData
 from cael.outcomes.outcome_model import OutcomeModel, OutcomeTerms, Trained, terms_of, train
@@ -64,7 +63,7 @@ class Problem:
         w, at = np.empty(len(log)), 0
         for batch in log.batches(width=FEW):
             part = slice(at, at + len(batch))
-            w[part] = W.ratio(logged_probability(self.policy, batch), log.propensities[part])
+            w[part] = logged_probability(self.policy, batch) / log.propensities[part]
             at += len(batch)
         mass = self.unsupported_mass
         if (not w.any() and mass is None) or (mass is not None and mass > 1 - 1e-9):

@@ -143,10 +143,9 @@ def evaluation_of(
 
 def outcome_of(estimator: Estimator) -> Outcome:
     """The outcome model of an estimator, that of SNDR where it has none; a control variate is made of it."""
-    modelled: Any = estimator
-    if type(estimator).formula is Estimator.formula or not hasattr(estimator, "outcome"):
-        modelled = SNDR()
-    return Outcome(modelled.outcome, modelled.folds, modelled.seed)
+    usual = type(estimator).formula is not Estimator.formula
+    outcome = estimator.modelled if usual else None
+    return outcome or outcome_of(SNDR())
 
 
 def control_of(answer: Answer, name: str, target: int = 0) -> Combination | None:
