@@ -16,9 +16,10 @@ from cael.engine.moments import (
     Moments,
     buckets_at,
     buckets_by,
-    empty,
     grouped,
+    joined,
     moments_by,
+    no_moments,
     runs_of,
     together,
 )
@@ -229,13 +230,8 @@ class Summing:
             return
         self.clusters.append(grouped(keys, np.ones(len(keys)), np.ascontiguousarray(columns.T)))
         if sum(len(part.keys) for part in self.clusters[1:]) > max(2**18, len(self.clusters[0].keys)):
-            self.clusters = [self._joined()]
+            self.clusters = [joined(self.clusters)]
             self.crowded = len(self.clusters[0].keys) > self.work.most_clusters
-
-    def _joined(self) -> Clusters:
-        keys = np.concatenate([part.keys for part in self.clusters])
-        rows = np.concatenate([part.rows for part in self.clusters])
-        return grouped(keys, rows, np.concatenate([part.sums for part in self.clusters]))
 
     def _count(self, piece: Piece, policies: list[Policy], logging: Policy | None, filling: Filling) -> None:
         k, actions = piece.n_actions, piece.actions
@@ -266,7 +262,7 @@ class Summing:
         )
 
     def done(self) -> Partial:
-        moments = empty(len(self.work.columns))
+        moments = no_moments(len(self.work.columns))
         if self.stretches:
             moments = together([part.moments for part in self.stretches], self.bucket_rows, self.bucket_sums)
         spans = {}
@@ -284,9 +280,8 @@ class Summing:
     def _all_clusters(self) -> Clusters | None:
         if self.crowded or not self.work.clustered:
             return None
-        if self.clusters:
-            return self._joined()
-        return Clusters(np.empty(0, np.uint64), np.empty(0), np.empty((0, len(self.work.columns))))
+        empty = Clusters(np.empty(0, np.uint64), np.empty(0), np.empty((0, len(self.work.columns))))
+        return joined([*self.clusters, empty])
 
 
 def _times(times: Array | None, part: slice) -> tuple[Any, Any]:
