@@ -14,6 +14,7 @@ from cael.engine.moments import (
     BUCKETS,
     Clusters,
     Moments,
+    about_mean,
     buckets_at,
     buckets_by,
     grouped,
@@ -282,6 +283,19 @@ class Summing:
             return None
         empty = Clusters(np.empty(0, np.uint64), np.empty(0), np.empty((0, len(self.work.columns))))
         return joined([*self.clusters, empty])
+
+
+def stretches_by_time(timestamps: Array, block: Floats) -> tuple[Stretch, ...]:
+    """Stretches of equal numbers of rows of columns (p, n), in the order of the timestamps."""
+    order = np.argsort(timestamps, kind="stable")
+    numbers = np.arange(len(order)) * STRETCHES // len(order)
+    stretches, start = [], 0
+    for rows in np.split(order, np.flatnonzero(np.diff(numbers)) + 1):
+        part = block[:, rows]
+        moments = about_mean(part, part.mean(axis=1))
+        stretches.append(Stretch(int(numbers[start]), (0, start), moments, timestamps[rows[0]], timestamps[rows[-1]]))
+        start += len(rows)
+    return tuple(stretches)
 
 
 def _times(times: Array | None, part: slice) -> tuple[Any, Any]:

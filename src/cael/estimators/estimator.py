@@ -49,8 +49,8 @@ class Estimator(ABC):
         log, policy = asking.held, asking.targets[target].policy
         if log is None or policy is None:
             raise NeedsError(f"{type(self).__name__} needs the whole log in memory, and this one is streamed.")
-        found = self.solve(Problem(log, policy))
-        return WholePart(self.name, target, found, Given(found.contributions))
+        estimate = self.solve(Problem(log, policy))
+        return WholePart(self.name, target, estimate, Given(estimate.contributions))
 
     def solve(self, problem: Problem) -> Estimate:
         """The estimate of a log in memory and a policy; by default from one pass over it."""

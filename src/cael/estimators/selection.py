@@ -112,13 +112,13 @@ class SLOPE(Estimator):
 
     @property
     def needs(self) -> tuple[str, ...]:  # type: ignore[override]
-        every = [need for each in self.candidates if isinstance(each, Estimator) for need in each.needs]
-        return tuple(dict.fromkeys(every))
+        estimators = [candidate for candidate in self.candidates if isinstance(candidate, Estimator)]
+        return tuple(dict.fromkeys(need for estimator in estimators for need in estimator.needs))
 
     @property
     def name(self) -> str:
-        shown = (each.name if isinstance(each, Estimator) else f"{each:g}" for each in self.candidates)
-        return f"SLOPE({', '.join(shown)})"
+        names = (item.name if isinstance(item, Estimator) else f"{item:g}" for item in self.candidates)
+        return f"SLOPE({', '.join(names)})"
 
     def __str__(self) -> str:
         return self.name
@@ -128,7 +128,7 @@ class SLOPE(Estimator):
 
     def estimators(self) -> tuple[Estimator, ...]:
         """The candidates of SLOPE as an estimator."""
-        if len(self.candidates) < 2 or not all(isinstance(each, Estimator) for each in self.candidates):
+        if len(self.candidates) < 2 or not all(isinstance(item, Estimator) for item in self.candidates):
             raise InputError(f"SLOPE as an estimator needs at least two candidate estimators; got {self.candidates!r}.")
         return tuple(self.candidates)
 
@@ -154,9 +154,9 @@ def select(name: str, estimates: Sequence[Estimate], delta: float) -> Estimate:
     """The estimate that SLOPE++ takes, under the name of the one who asked, with the whole path on its diagnostics."""
     from scipy.special import stdtrit
 
-    values = np.array([each.value for each in estimates])
-    quantile = np.array([float(stdtrit(each.independent - 1, 1 - delta)) for each in estimates])
-    widths = quantile * np.array([each.stderr for each in estimates])
+    values = np.array([estimate.value for estimate in estimates])
+    quantile = np.array([float(stdtrit(estimate.independent - 1, 1 - delta)) for estimate in estimates])
+    widths = quantile * np.array([estimate.stderr for estimate in estimates])
     order, accepted = np.argsort(-widths, kind="stable"), slope(values, widths)
     chosen = accepted[-1]
     path = tuple(
@@ -165,6 +165,6 @@ def select(name: str, estimates: Sequence[Estimate], delta: float) -> Estimate:
     )
     winner = estimates[chosen]
     note = f"SLOPE chose {winner.estimator} out of {len(path)}; the interval does not account for the choice."
-    found = with_warnings(replace(winner.diagnostics, path=path), (note,))
+    diagnostics = with_warnings(replace(winner.diagnostics, path=path), (note,))
     # A range that held for a candidate chosen by looking at the data guarantees nothing.
-    return replace(winner, estimator=name, diagnostics=found, score_range=None)
+    return replace(winner, estimator=name, diagnostics=diagnostics, score_range=None)

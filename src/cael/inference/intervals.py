@@ -84,21 +84,6 @@ def stderr(z: Floats) -> float:
     return math.sqrt(squares / (n - 1) / n)
 
 
-def normal(z: Floats, level: float) -> Interval:
-    from scipy.special import ndtri
-
-    half = float(ndtri(0.5 + level / 2)) * stderr(z)
-    return _around(z, half, level, "normal")
-
-
-def student(z: Floats, level: float) -> Interval:
-    """Student's t with (units - 1) degrees of freedom."""
-    from scipy.special import stdtrit
-
-    half = float(stdtrit(len(z) - 1, 0.5 + level / 2)) * stderr(z)
-    return _around(z, half, level, "t")
-
-
 def around(value: float, error: float, level: float, method: str, freedom: int) -> Interval:
     """value +- a quantile of the normal distribution, or of Student's t, times a known standard error."""
     from scipy.special import ndtri, stdtrit
@@ -106,11 +91,6 @@ def around(value: float, error: float, level: float, method: str, freedom: int) 
     check_level(level)
     quantile = ndtri(0.5 + level / 2) if method == "normal" else stdtrit(freedom, 0.5 + level / 2)
     half = float(quantile) * error
-    return Interval(value - half, value + half, level, method)
-
-
-def _around(z: Floats, half: float, level: float, method: str) -> Interval:
-    value = float(z.mean())
     return Interval(value - half, value + half, level, method)
 
 
@@ -275,15 +255,19 @@ def max_t(columns: Floats, level: float, *, resamples: int = 4000, seed: int = 0
 
 
 def interval(
-    z: Floats, level: float, method: str, *, bounds: tuple[float, float] | None, resamples: int, seed: int
+    z: Floats,
+    level: float,
+    method: str,
+    *,
+    bounds: tuple[float, float] | None = None,
+    resamples: int = 999,
+    seed: int = 0,
 ) -> Interval:
     """The interval of independent units z by a method's name, which needs no more than they."""
     check_level(level)
     positive_int("resamples", resamples)
-    if method == "normal":
-        return normal(z, level)
-    if method == "t":
-        return student(z, level)
+    if method in ("normal", "t"):
+        return around(float(z.mean()), stderr(z), level, method, len(z) - 1)
     if method == "studentised":
         return studentised(z, level, resamples=resamples, seed=seed)
     if method == "bca":
