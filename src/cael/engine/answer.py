@@ -57,7 +57,7 @@ class Answer:
     def r0(self) -> float:
         return self.work.r0
 
-    @cached_property
+    @property
     def index(self) -> dict[Column, int]:
         return self.work.place
 

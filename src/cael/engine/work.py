@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -75,7 +76,7 @@ class Work:
     segments: int
     windows: Windows | None = None
 
-    @property
+    @cached_property
     def place(self) -> dict[Column, int]:
         return {column: at for at, column in enumerate(self.columns)}
 
