@@ -285,7 +285,7 @@ def work_of(
     policies = [*targets, *((log.logging,) if log.logging is not None else ())]
     groups = tuple(dict.fromkeys(column.group for column in columns if isinstance(column, Member)))
     weights = [column for column in columns if isinstance(column, Weights)]
-    contexts = bool(groups) or any(each.contexts for each in (*policies, *predictions.values(), *weights))
+    contexts = bool(groups) or any(source.contexts for source in (*policies, *predictions.values(), *weights))
     more = [name for target in policies for name in target.columns]
     more += sorted({name for source in predictions.values() for name in source.columns})
     reading = log.reading(contexts=contexts, segments=segments, columns=more, numbers=len(columns), ids=True)

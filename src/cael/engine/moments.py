@@ -140,7 +140,7 @@ class Clusters:
 def joined(parts: Sequence[Clusters]) -> Clusters:
     """The clusters of all parts, each once."""
     arrays = zip(*((part.keys, part.rows, part.sums) for part in parts), strict=True)
-    return grouped(*(np.concatenate(each) for each in arrays))
+    return grouped(*map(np.concatenate, arrays))
 
 
 def grouped(keys: Array, rows: Floats, sums: Floats) -> Clusters:

@@ -23,12 +23,11 @@ from cael.policies.policy import Policy, probabilities, support
 
 class Predictions(ABC):
     """Where q(x, a) comes from. columns: of the log. contexts: whether it needs them. cross_fitted: None: nothing was
-    trained. whole: whether it needs the target's probabilities of all actions."""
+    trained."""
 
     columns: tuple[str, ...] = ()
     contexts: ClassVar[bool] = False
     cross_fitted: bool | None = None
-    whole: ClassVar[bool] = True
 
     @abstractmethod
     def terms(self, piece: Piece, policy: Policy) -> tuple[Floats, Floats]:
@@ -42,7 +41,6 @@ class Pair(Predictions):
 
     logged: str
     target: str
-    whole: ClassVar[bool] = False
 
     @property
     def columns(self) -> tuple[str, ...]:  # type: ignore[override]

@@ -65,16 +65,16 @@ def units(contributions: Floats, clusters: Ints | None) -> Floats:
     return value + len(sums) / len(contributions) * sums
 
 
-def bucketed(z: Floats, seed: int, buckets: int = BUCKETS) -> Floats:
-    """At most `buckets` sums of randomly grouped units, scaled so that their mean is that of z."""
+def bucketed(z: Floats, seed: int) -> Floats:
+    """At most BUCKETS sums of randomly grouped units, scaled so that their mean is that of z."""
     n = len(z)
-    if n <= buckets:
+    if n <= BUCKETS:
         return z
-    value, rng, sums = z.mean(), np.random.default_rng(seed), np.zeros(buckets)
+    value, rng, sums = z.mean(), np.random.default_rng(seed), np.zeros(BUCKETS)
     for start in range(0, n, BLOCK):  # in blocks, so that no second array of n is made
         part = z[start : start + BLOCK] - value
-        sums += np.bincount(rng.integers(0, buckets, len(part), dtype=np.uint16), weights=part, minlength=buckets)
-    return value + buckets / n * sums
+        sums += np.bincount(rng.integers(0, BUCKETS, len(part), dtype=np.uint16), weights=part, minlength=BUCKETS)
+    return value + BUCKETS / n * sums
 
 
 def stderr(z: Floats) -> float:
@@ -137,9 +137,8 @@ def bca(z: Floats, level: float, *, resamples: int = 999, seed: int = 0) -> Inte
             "or use method='t'."
         )
     bias, centred = ndtri(below), z - value
-    acceleration = (
-        (centred**3).sum() / (centred**2).sum() ** 1.5 / 6
-    )  # the jackknife's, which a mean has in closed form
+    # The jackknife's acceleration, which a mean has in closed form.
+    acceleration = (centred**3).sum() / (centred**2).sum() ** 1.5 / 6
     ends = bias + ndtri([0.5 - level / 2, 0.5 + level / 2])
     low, high = np.quantile(means, ndtr(bias + ends / (1 - acceleration * ends)))
     return Interval(float(low), float(high), level, "bca")

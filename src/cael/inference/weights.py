@@ -9,9 +9,9 @@ import numpy as np
 from cael.common.types import Floats
 
 
-def lambda_of(second: float, n: int, delta: float = 0.05) -> float:
-    """The lambda of Metelli et al. 2021 for n weights with this mean square: sqrt(2 log(1/delta) / (3 n E[w^2]))."""
-    return 0.0 if second == 0 else min(1.0, math.sqrt(2 * math.log(1 / delta) / (3 * n * second)))
+def lambda_of(second: float, n: int) -> float:
+    """The lambda of Metelli et al. 2021 for n weights with this mean square: sqrt(2 log(1/0.05) / (3 n E[w^2]))."""
+    return 0.0 if second == 0 else min(1.0, math.sqrt(2 * math.log(20) / (3 * n * second)))
 
 
 def effective_sample_size(w: Floats) -> float:
