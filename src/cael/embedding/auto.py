@@ -44,6 +44,7 @@ class Auto(Estimator):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("propensities", "logged_probability")
+    panel: ClassVar[str] = "learned"
     learn: bool = True
     cael: CAEL = field(default_factory=CAEL)
     seed: int = 0

@@ -61,6 +61,7 @@ class CAEL(Estimator):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("logging", "probabilities")
+    panel: ClassVar[str] = "learned"
     form: str = "self_normalised_doubly_robust"
     selector: str | float = "blend"
     folds: int = 5

@@ -57,6 +57,7 @@ class CAELMIPS(Estimator):
     """
 
     needs: ClassVar[tuple[str, ...]] = MIPS_NEEDS
+    panel: ClassVar[str] = "learned"
     preset: str = "paper"
     objective: Objective | None = None
     network: NetworkSettings = field(default_factory=NetworkSettings)
@@ -128,6 +129,7 @@ class AELMIPS(Estimator):
     """
 
     needs: ClassVar[tuple[str, ...]] = MIPS_NEEDS
+    panel: ClassVar[str] = "learned"
     preset: str = "repository"
     actions: str = "onehot"
     C: float = 1.0
@@ -325,6 +327,7 @@ class NetworkDM(Estimator):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("probabilities",)
+    panel: ClassVar[str] = "learned"
     outcome: NetworkOutcome = field(default_factory=NetworkOutcome)
     folds: int = 0
     seed: int = 0

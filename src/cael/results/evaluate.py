@@ -8,19 +8,17 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from cael.common.lazy import exported
 from cael.embedding.auto import Auto
-from cael.embedding.flagship import CAEL
-from cael.embedding.learned import AELMIPS, CAELMIPS, NetworkDM
 from cael.engine.answer import Answer
 from cael.engine.asking import as_engine_log, ask
 from cael.engine.columns import Control, Outcome
 from cael.engine.moments import Combination
 from cael.errors import InputError, LogError, NeedsError, choose
 from cael.estimators.direct import DM
-from cael.estimators.doubly_robust import DR, SNDR, DRos, SubGaussianDR, SwitchDR
+from cael.estimators.doubly_robust import SNDR
 from cael.estimators.estimator import Estimator
-from cael.estimators.marginal import MIPS
-from cael.estimators.weighting import IPS, SNIPS, BaselineIPS, LoggedMean, SubGaussianIPS
+from cael.estimators.weighting import SNIPS
 from cael.inference import intervals as inference
 from cael.inference.estimate import reworded
 from cael.judging.checks import choose_headline
@@ -41,11 +39,8 @@ def panel(which: str = "default") -> tuple[Estimator, ...]:
     The learned ones train networks: Auto, CAEL, and those of the paper.
     """
     choose("panel", which, ("default", "all", "learned"))
-    default = (LoggedMean(), IPS(), SNIPS(), DM(), DR(), SNDR())
-    more = (BaselineIPS(), SubGaussianIPS(), SwitchDR(), DRos(), SubGaussianDR(), MIPS())
-    if which == "learned":
-        return (Auto(), CAEL(), CAELMIPS(), AELMIPS(), NetworkDM())
-    return default if which == "default" else (*default, *more)
+    panels = ("default", "all") if which == "all" else (which,)
+    return tuple(kind() for kind in exported(Estimator) if kind.panel in panels)
 
 
 def default_estimator(log: EngineLog, targets: Sequence[Target], learn: bool | None) -> Estimator:
@@ -155,9 +150,9 @@ def evaluation_of(
 
 def outcome_of(estimator: Estimator) -> Outcome:
     """The outcome model of an estimator, that of SNDR where it has none; a control variate is made of it."""
-    if not isinstance(estimator, DM | DR | SNDR | SwitchDR | DRos | SubGaussianDR):
-        estimator = SNDR()
-    return Outcome(estimator.outcome, estimator.folds, estimator.seed)
+    usual = type(estimator).formula is not Estimator.formula
+    outcome = estimator.modelled if usual else None
+    return outcome or outcome_of(SNDR())
 
 
 def control_of(answer: Answer, name: str, target: int = 0) -> Combination | None:
