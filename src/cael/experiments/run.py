@@ -65,6 +65,11 @@ def plan(spec: Spec, device: str) -> list[trial.Task]:
     return found
 
 
+def keys_of(spec: Spec) -> list[str]:
+    """Of all trials of a spec, in the order of its rows."""
+    return [key for task in plan(spec, "cpu") for key in task.keys]
+
+
 Trials: TypeAlias = tuple[int, tuple[tuple[dict[str, Any], int], ...]]
 
 
@@ -125,7 +130,7 @@ def _closed(ledgers: Sequence[Ledger], where: Where) -> Iterator[tuple[Spec, lis
     """Those that have all rows and were not told yet."""
     for ledger in ledgers:
         if not ledger.closed and not ledger.awaited:
-            rows = ledger.close([key for task in plan(ledger.spec, "cpu") for key in task.keys])
+            rows = ledger.close(keys_of(ledger.spec))
             write_manifest(ledger.folder, ledger.spec, where, finished=True)
             yield ledger.spec, rows
 
