@@ -101,7 +101,7 @@ def _rows(axis: Any, names: Sequence[str]) -> None:
     axis.invert_yaxis()
 
 
-def _floor(points: Sequence[float], lows: Any) -> float:
+def _floor(points: Any, lows: Any) -> float:
     """Where a log axis of bars begins: a power of ten below all bars and, within a factor of ten, their intervals."""
     positive = [point for point in points if np.isfinite(point) and point > 0]
     if not positive:
