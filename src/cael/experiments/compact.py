@@ -32,17 +32,17 @@ def read(spec: Spec, path: Path) -> list[dict[str, Any]]:
     """The rows again, as `execute` gives them."""
     cells = {str(cell.at): cell for cell in spec.cells}
     rows = []
-    for told in csv.DictReader(io.StringIO(gzip.decompress(path.read_bytes()).decode())):
-        cell = cells[told["at"]]
-        numbers: dict[str, float | None] = {name: float(told[name]) for name in NUMBERS if told.get(name)}
+    for fields in csv.DictReader(io.StringIO(gzip.decompress(path.read_bytes()).decode())):
+        cell = cells[fields["at"]]
+        numbers: dict[str, float | None] = {name: float(fields[name]) for name in NUMBERS if fields.get(name)}
         if "value" in numbers:
             numbers = {"mean_weight": None, "mean_weight_z": None, **numbers}
         row: dict[str, Any] = {
-            "world": cell.world, "n": cell.n, "estimator": told["estimator"], "seed": int(told["seed"]),
-            "truth": float(told["truth"]), **numbers,
-            "cost": {name: float(told[name]) if told[name] else None for name in ("seconds", "megabytes")},
+            "world": cell.world, "n": cell.n, "estimator": fields["estimator"], "seed": int(fields["seed"]),
+            "truth": float(fields["truth"]), **numbers,
+            "cost": {name: float(fields[name]) if fields[name] else None for name in ("seconds", "megabytes")},
         }  # fmt: skip
-        rows.append({**row, "error": told["error"]} if told["error"] else row)
+        rows.append({**row, "error": fields["error"]} if fields["error"] else row)
     return rows
 
 
