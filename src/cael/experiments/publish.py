@@ -112,7 +112,7 @@ def _section(spec: Spec, manifest: dict[str, Any]) -> Iterator[str]:
     yield ""
     if spec.note:
         yield f"{spec.note} "
-    devices = " and ".join(dict.fromkeys(str(each["device"]) for each in manifest["sessions"]))
+    devices = " and ".join(dict.fromkeys(str(run["device"]) for run in manifest["sessions"]))
     versions = ", ".join(f"{name} {number}" for name, number in session["versions"].items() if number)
     commit = f" at commit {session['git'][:12]}" if session["git"] else ""
     finished = f"finished {session['finished'][:10]}"
