@@ -22,7 +22,7 @@ def write(table: Table, path: Path) -> None:
     writer.writerow(HEAD)
     for (at, name), rows in table.rows.items():
         for row in rows:
-            numbers = [_short(row.get(each)) for each in NUMBERS]
+            numbers = [_short(row.get(column)) for column in NUMBERS]
             cost = [_short(row["cost"]["seconds"], 4), _short(row["cost"]["megabytes"], 4)]
             writer.writerow([at, name, row["seed"], repr(row["truth"]), *numbers, *cost, row.get("error", "")])
     path.write_bytes(gzip.compress(buffer.getvalue().encode(), mtime=0))

@@ -117,11 +117,11 @@ def _section(spec: Spec, manifest: dict[str, Any]) -> Iterator[str]:
     commit = f" at commit {session['git'][:12]}" if session["git"] else ""
     finished = f"finished {session['finished'][:10]}"
     if "note" in session:  # rows that were not made by the command say how they were made
-        made = f" Versions on the CPU: {versions}." if versions else ""
-        yield f"{spec.runs} runs per problem, {finished}. {session['note']}{made}"
+        version_text = f" Versions on the CPU: {versions}." if versions else ""
+        yield f"{spec.runs} runs per problem, {finished}. {session['note']}{version_text}"
     else:
-        made = f"`cael reproduce {spec.name}`, {finished} on {devices}{commit}; {versions}."
-        yield f"{spec.runs} runs per problem. {made}"
+        origin = f"`cael reproduce {spec.name}`, {finished} on {devices}{commit}; {versions}."
+        yield f"{spec.runs} runs per problem. {origin}"
     for panel, names in spec.panels.items():
         words = ", ".join(figures.shown(name) for name in names)
         yield ""

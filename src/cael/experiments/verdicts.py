@@ -128,15 +128,15 @@ def run(
     for path in (out, rows):
         path.parent.mkdir(parents=True, exist_ok=True)
     done = {(row["world"], row["condition"], row["seed"]): Trial(**row) for row in read_lines(rows)}
-    other = [made for made in done.values() if made.learn != learn]
+    other = [row for row in done.values() if row.learn != learn]
     if other:
         raise SystemExit(f"{rows} holds trials with learn={other[0].learn}: name another file with --rows.")
     wanted = {(name, condition, seed): (name, world, size, condition, seed, learn)
               for name, world, size, condition, seed in planned(trials, only, learn)}  # fmt: skip
-    for made in in_parallel(trial, [call for key, call in wanted.items() if key not in done], jobs):
-        done[made.world, made.condition, made.seed] = made
-        append(rows, [asdict(made)])
-        print(f"{len(done)} of {len(wanted)}: {made}", file=sys.stderr, flush=True)
+    for result in in_parallel(trial, [call for key, call in wanted.items() if key not in done], jobs):
+        done[result.world, result.condition, result.seed] = result
+        append(rows, [asdict(result)])
+        print(f"{len(done)} of {len(wanted)}: {result}", file=sys.stderr, flush=True)
     groups: dict[tuple[str, str], list[Trial]] = {}
     for name, condition, seed in wanted:
         groups.setdefault((name, condition), []).append(done[name, condition, seed])
