@@ -212,8 +212,9 @@ class Summing:
             self.x_sum[:, column] += np.bincount(cell, weights=x[:, column], minlength=size)
         for number in range(self.f):
             rows = slice(None) if self.f == 1 else part == number
-            self.xx[number] += x[rows].T @ x[rows]
-            self.xr[number] += x[rows].T @ r[rows]
+            x_here = x[rows]
+            self.xx[number] += x_here.T @ x_here
+            self.xr[number] += x_here.T @ r[rows]
 
     def done(self) -> list[Sums]:
         cells = [slice(at * self.k, (at + 1) * self.k) for at in range(self.f)]
