@@ -345,8 +345,7 @@ def checked(log: EngineLog, partial: Partial) -> tuple[tuple[tuple[str, int], ..
     """Why rows of a log in files were left out, and what to say about it."""
     if isinstance(log, Held):
         return (), []
-    result: tuple[tuple[tuple[str, int], ...], list[str]] = log.checked(partial)  # type: ignore[attr-defined]
-    return result
+    return log.checked(partial)
 
 
 def as_engine_log(log: Any, segments: tuple[tuple[list[str], Any], ...] = ()) -> EngineLog:

@@ -13,9 +13,8 @@ from cael.errors import InputError
 from cael.io.encode import columns_of, matrix, told
 from cael.io.sources import Source
 from cael.log.held import shifted
-from cael.log.logged import FEW
+from cael.log.logged import FEW, chunks
 from cael.log.pieces import Piece, numbers_of
-from cael.log.targets import chunks
 from cael.outcomes.outcome_model import FittedOutcome, FixedOutcome
 from cael.outcomes.ridge import AdditiveOutcome
 from cael.policies.policy import Policy, probabilities, support

@@ -11,9 +11,8 @@ import numpy as np
 from cael.common.types import Array, Floats, Ints
 from cael.engine.columns import Filling, Weights
 from cael.errors import InputError
-from cael.log.logged import Batch, LoggedData
+from cael.log.logged import Batch, LoggedData, chunks
 from cael.log.pieces import Piece
-from cael.log.targets import chunks
 from cael.policies.policy import probabilities
 from cael.policies.posterior import SoftmaxPosterior, fit_softmax
 
