@@ -141,6 +141,7 @@ def matrix(
     blocks: list[Array] = []
     notes: list[str] = []
     wrong: list[Flaw] = []
+    source.load(columns)
     for name in columns:
         chunks, kind = source.chunks(name), source.type_of(name)
         if is_list(kind) or (is_text(kind) and _looks_like_lists(chunks)):

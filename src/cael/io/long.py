@@ -26,6 +26,7 @@ def long_policy(spec: PolicySpec, log: Source, actions: Actions, kept: Ints | No
     value = _one_of(table, lower, SCORE if scored else PROBABILITY, "score" if scored else "probability", spec)
     action = _one_of(table, lower, CONVENTIONS["action"], "action", spec)
     own_id = next((lower[name] for name in (str(id_column).lower(), *CONVENTIONS["id"]) if name in lower), None)
+    table.load([value, action, *([] if own_id is None else [own_id])])
     numbers = _actions_of(table, action, actions, spec)
     values, found = cells.numbers(value, table.chunks(value))
     if found:

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from cael.common.types import Array, Floats, Ints
-from cael.errors import PolicyError
+from cael.errors import InputError, PolicyError
 from cael.io import cells
 from cael.io.cells import Flaw
 from cael.io.encode import Actions, columns_of, matrix, padded, told
@@ -73,6 +73,19 @@ def build(given: str | Mapping[str, Any] | PolicySpec, rows: Rows, logging: Poli
         raise PolicyError(f"policy '{spec}': {text}{counted}") from None
 
 
+def columns_named(spec: str, source: Source) -> list[str]:
+    """The columns of a log that a policy is made of; none where it is made of something else, or wrong."""
+    try:
+        found = parse(spec)
+        if isinstance(found, str):
+            return [found] if found in source.names else []
+        if found.kind not in BUILDERS or format_of(found.what):
+            return []
+        return columns_of(source, found.what, found.kind)
+    except InputError:
+        return []
+
+
 def guess(name: str, source: Source) -> PolicySpec:
     """A bare column: lists are all probabilities, a float is that of the logged action, text a choice."""
     import pyarrow.types as t
@@ -88,8 +101,7 @@ def guess(name: str, source: Source) -> PolicySpec:
     if t.is_floating(kind) or t.is_decimal(kind):
         return PolicySpec("probability", name)
     if is_text(kind):
-        text = cells.plain(source.chunks(name)[0])[:1].to_pylist() if source.chunks(name) else [""]
-        return PolicySpec("dense" if str(text[0] or "").startswith("[") else "choice", name)
+        return PolicySpec("dense" if str(source.first(name) or "").startswith("[") else "choice", name)
     raise PolicyError(
         f"policy {name!r}: a column of {kind} can mean two things. Say probability:{name} if it is the probability of "
         f"the logged action, choice:{name} if it is the action that the policy chooses."

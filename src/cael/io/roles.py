@@ -51,6 +51,11 @@ class Columns:
     id: str | None = None
     "A name for each decision; needed to join a policy given as a long table."
 
+    def listed(self) -> list[str]:
+        """The columns that are named, once for each role."""
+        roles = [role for role in vars(self).values() if role]
+        return [name for role in roles for name in ((role,) if isinstance(role, str) else role)]
+
 
 def as_columns(given: Columns | Mapping[str, Any] | None) -> Columns:
     """Columns from a mapping such as {"action": "item", "contexts": ["x_*"]}."""

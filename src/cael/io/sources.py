@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, islice
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -42,6 +42,7 @@ class Source:
     arrays: Mapping[str, Any] = field(default_factory=dict)
     scratch: Any = None
     _counts: list[int] = field(default_factory=list)
+    _expected: list[str] = field(default_factory=list)
     _loaded: dict[str, list[Any]] = field(default_factory=dict)
     _uses: Counter[str] = field(default_factory=Counter)
 
@@ -68,10 +69,18 @@ class Source:
             counts.append(rows)
         self._counts[:] = counts
 
+    def expect(self, columns: Sequence[str]) -> None:
+        """Columns that will be asked for: they are read along with the next that are loaded."""
+        self._expected.extend(columns)
+
     def load(self, columns: Sequence[str]) -> None:
-        """Read columns of files together; each is kept until it was asked for as often as it is named here."""
+        """Read columns of files together; each is kept until it was asked for as often as it is named."""
+        if not self.files:
+            return
+        columns = [*columns, *self._expected]
+        self._expected.clear()
         missing = [name for name in dict.fromkeys(columns) if name not in self._loaded]
-        if not self.files or not missing:
+        if not missing:
             return
         chunks: dict[str, list[Any]] = {name: [] for name in missing}
         for batch in self.batches(missing):
@@ -91,8 +100,9 @@ class Source:
 
     def first(self, column: str) -> Any:
         """The first cell of a column, None where there is no row."""
-        chunks = self._loaded.get(column) or [batch.column(0) for batch in islice(self.batches([column]), 1)]
-        return next((cell.as_py() for chunk in chunks for cell in chunk[:1]), None)
+        here = {**self.arrays, **{name: chunks[0] for name, chunks in self._loaded.items() if chunks}}
+        chunk = here[column] if column in here else next((each.column(0) for each in self.batches([column])), [])
+        return chunk[0].as_py() if len(chunk) else None
 
     def row_places(self, n: int) -> Ints:
         """(n,) numbers that tell the rows of all files apart: the row in its file, and above it the file."""

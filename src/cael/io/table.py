@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings as python_warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -165,6 +165,7 @@ def _wants_propensity(logging: Any, roles: Columns) -> bool:
 
 
 def _read(table: Source, roles: Columns, action_table: Any, n_actions: int | None, *, use_propensity: bool) -> _Reading:
+    table.load(roles.listed() if use_propensity else replace(roles, propensity=None).listed())
     rewards, wrong = cells.numbers(str(roles.reward), table.chunks(str(roles.reward)))
     n = len(rewards)
     if n == 0:
