@@ -66,6 +66,12 @@ def numbers(column: str, chunks: list[Any]) -> tuple[Floats, list[Flaw]]:
     return values, found
 
 
+def propensities(column: str, chunks: list[Any]) -> tuple[Floats, list[Flaw]]:
+    """As `numbers`, in (0, 1]."""
+    values, wrong = numbers(column, chunks)
+    return values, [*wrong, *flaws(column, {"is not above 0": values <= 0, "is above 1": values > 1}, values)]
+
+
 def _numbers(column: str, chunk: Any) -> tuple[Floats, Mask, Mask, str]:
     """values, missing (null or NaN), not a number, an example of the latter."""
     import pyarrow as pa
