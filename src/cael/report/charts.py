@@ -39,12 +39,12 @@ class Picture:
 
     wide: str
     narrow: str
-    told: str
+    caption: str
 
 
-def drawn(name: str, told: str, draw: Callable[[Any, bool], float]) -> Picture:
-    """A picture by a function that draws on a figure and gives its height in inches; told whether it is wide."""
-    return Picture(_svg(f"{name}-wide", draw, True), _svg(f"{name}-narrow", draw, False), told)
+def drawn(name: str, caption: str, draw: Callable[[Any, bool], float]) -> Picture:
+    """A picture by a function that draws on a figure and gives its height in inches; it hears whether it is wide."""
+    return Picture(_svg(f"{name}-wide", draw, True), _svg(f"{name}-narrow", draw, False), caption)
 
 
 def _svg(name: str, draw: Callable[[Any, bool], float], wide: bool) -> str:
@@ -108,11 +108,11 @@ def intervals(evaluation: Evaluation) -> Picture:
         for name, value, interval, style in shown
         if name != "LoggedMean"
     ]  # fmt: skip
-    told = (
+    caption = (
         f"Values of {len(lines)} estimators with {evaluation.level:.0%} intervals; the line is the old policy's value. "
         "What cannot be relied on is grey."
     )
-    return _forest("intervals", told, lines, "value per row", (inside.low, inside.high), base)
+    return _forest("intervals", caption, lines, "value per row", (inside.low, inside.high), base)
 
 
 def lifts(comparison: Comparison) -> Picture:
@@ -122,8 +122,8 @@ def lifts(comparison: Comparison) -> Picture:
              GREY if row.verdict.level == "refuse" else SIDES[row.direction])
         for row in comparison.rows[:MOST_BARS]
     ]  # fmt: skip
-    told = f"Lifts of {len(lines)} policies over the old policy, with simultaneous intervals."
-    return _forest("lifts", told, lines, LIFT, (0.0, 0.0), 0)
+    caption = f"Lifts of {len(lines)} policies over the old policy, with simultaneous intervals."
+    return _forest("lifts", caption, lines, LIFT, (0.0, 0.0), 0)
 
 
 def segment_lifts(segments: Segments, shown: Sequence[Segment], name: str) -> Picture:
@@ -133,8 +133,8 @@ def segment_lifts(segments: Segments, shown: Sequence[Segment], name: str) -> Pi
         for row in shown
     ]
     count = str(len(shown)) if len(shown) == len(segments.rows) else f"{len(shown)} of {len(segments.rows)}"
-    told = f"Lifts of {count} {segments.kind}s with simultaneous intervals; the rings are the shrunk lifts."
-    return _forest(name, told, lines, LIFT, (0.0, 0.0), 0)
+    caption = f"Lifts of {count} {segments.kind}s with simultaneous intervals; the rings are the shrunk lifts."
+    return _forest(name, caption, lines, LIFT, (0.0, 0.0), 0)
 
 
 def paths(evaluation: Evaluation) -> list[tuple[str, Picture]]:
@@ -147,7 +147,7 @@ def paths(evaluation: Evaluation) -> list[tuple[str, Picture]]:
 
 
 def _path(name: str, path: Sequence[Any], number: int) -> Picture:
-    told = f"Candidates of {name}: the dark one was chosen, the grey ones were not accepted."
+    caption = f"Candidates of {name}: the dark one was chosen, the grey ones were not accepted."
     lines = [
         Line(
             _clip(each.name[each.name.find("(") + 1 :].removesuffix(")")), each.value, each.value - each.width,
@@ -156,7 +156,7 @@ def _path(name: str, path: Sequence[Any], number: int) -> Picture:
         for each in path
     ]  # fmt: skip
     values = [line.value for line in lines]
-    return _forest(f"path-{number}", told, lines, "value per row", (min(values), max(values)), step=0.3)
+    return _forest(f"path-{number}", caption, lines, "value per row", (min(values), max(values)), step=0.3)
 
 
 def _clip(text: str, most: int = 26) -> str:
@@ -178,7 +178,7 @@ class Line:
 
 
 def _forest(
-    name: str, told: str, lines: Sequence[Line], unit: str, visible: tuple[float, float], base: float | None = None,
+    name: str, caption: str, lines: Sequence[Line], unit: str, visible: tuple[float, float], base: float | None = None,
     step: float = 0.34,
 ) -> Picture:  # fmt: skip
     """Intervals under each other. visible: what the axis must hold. base: where the old policy is; `visible` is shaded
@@ -211,7 +211,7 @@ def _forest(
         ax.set_xlabel(unit)
         return 0.9 + step * len(lines)
 
-    return drawn(name, told, draw)
+    return drawn(name, caption, draw)
 
 
 def _draw_intervals(ax: Any, lines: Sequence[Line], visible: tuple[float, float]) -> tuple[float, float]:
@@ -262,7 +262,7 @@ def weights(overlap: Overlap) -> Picture | None:
     mass = np.array(overlap.shares)
     centre = np.log10(overlap.edges[:-1]) + 0.5 * np.diff(np.log10(overlap.edges))
     width = float(np.diff(np.log10(overlap.edges))[0])
-    told = "Share of the rows and share of all the weight by size of the weight."
+    caption = "Share of the rows and share of all the weight by size of the weight."
 
     def draw(figure: Any, wide: bool) -> float:
         ax = figure.subplots()
@@ -285,13 +285,13 @@ def weights(overlap: Overlap) -> Picture | None:
         _legend(ax, (0, 1.16), "upper")
         return 2.9
 
-    return drawn("weights", told, draw)
+    return drawn("weights", caption, draw)
 
 
 def support(overlap: Overlap) -> Picture:
     """How often the old policy took, and the new one would take, the new one's favourite actions."""
     shown = overlap.actions[:12]
-    told = "Share of decisions of the old and of the new policy, for the actions that the new one favours."
+    caption = "Share of decisions of the old and of the new policy, for the actions that the new one favours."
 
     def draw(figure: Any, wide: bool) -> float:
         ax = figure.subplots()
@@ -307,4 +307,4 @@ def support(overlap: Overlap) -> Picture:
         _legend(ax, (0, 1), "lower")
         return 1.1 + 0.3 * len(shown)
 
-    return drawn("support", told, draw)
+    return drawn("support", caption, draw)
