@@ -14,9 +14,8 @@ from cael.common.types import Array, Floats, Ints
 from cael.errors import InputError
 from cael.io import cells
 from cael.io.cells import Flaw
-from cael.io.encode import Actions, matrix
+from cael.io.encode import Actions, action_numbers, matrix
 from cael.io.kinds import is_text
-from cael.io.policy_columns import action_numbers
 from cael.io.roles import Columns
 from cael.io.sources import Source
 from cael.log.keys import FILE_BITS, distinct_keys, folds_of_keys
