@@ -110,7 +110,7 @@ def step_seconds(preset: str, after: int, literal: bool) -> tuple[float, float, 
     log, chosen = world.sample(ROWS, 0), objective(preset)
     network = build.context_action_network(log, cael.NetworkSettings(), CPU)
     weights = WeightSource([log], [world.target], CPU, sort=chosen.posterior_gradient, log_mu=False)
-    fast = CAELLoss(network, chosen, weights, len(log), log.n_actions)
+    fast = CAELLoss(network, chosen, weights)
     loss = Literal(network, chosen, weights, len(log), log.n_actions) if literal else fast
     clock = Clock(loss, fast, after)
     steps = after + STEPS + 2

@@ -70,7 +70,7 @@ def test_cael_says_what_it_says_on_the_cpu(candidates, least, monkeypatch):
 def test_weights_are_those_of_the_cpu(drawn):
     """All but the predictions of f, which are taken from one network: to ten digits."""
     log = logs(1, n=3000)[0]
-    fitted = rewards.sparse_rewards([log], SHORT, 3, [0])[0].cpu()
+    fitted = rewards.sparse_rewards([log], SHORT, 3, [0])[0].to(device="cpu")
     cells = cells_of(log.logging, WORLD.target, fitted, 0, next(log.batches(width=1)), drawn, 0)
     pitches = np.array([0.0, 1e-9, 0.03, 0.4, 3.0, np.inf])
     here, there = (block_path(cells, pitches, torch.device(device)) for device in ("cuda", "cpu"))

@@ -252,7 +252,7 @@ def test_ael_inputs(trained, actions):
 
 
 def test_ael_presets_differ(trained, monkeypatch):
-    monkeypatch.setitem(AEL_PRESETS, "trained", {**AEL_PRESETS["trained"], "epochs": 30})
+    monkeypatch.setitem(AEL_PRESETS, "trained", (30, *AEL_PRESETS["trained"][1:]))
     before, after = (cael.AELMIPS(preset).estimate(LOG, POLICY) for preset in ("repository", "trained"))
     assert before.value != after.value
     start = ActionNetwork(5, 8, None, True).init(Stream([0], torch.device("cpu")))["onehot"]

@@ -9,9 +9,9 @@ from typing import ClassVar, final
 import numpy as np
 
 from cael.embedding.blend import BOUND
-from cael.embedding.flagship import CAEL
+from cael.embedding.flagship import CAEL, solved
 from cael.engine.answer import Answer, spread
-from cael.engine.asking import Asking, ask
+from cael.engine.asking import Asking
 from cael.engine.columns import Column, Residual, Reward
 from cael.engine.parts import Part
 from cael.errors import CaelError, SupportError
@@ -21,7 +21,6 @@ from cael.estimators.problem import Problem
 from cael.estimators.weighting import SNIPS
 from cael.inference.diagnostics import Candidate, with_warnings
 from cael.inference.estimate import Estimate
-from cael.log.held import Held
 
 
 @final
@@ -62,10 +61,10 @@ class Auto(Estimator):
 
     def solve_many(self, problems: Sequence[Problem], seeds: Sequence[int]) -> list[Estimate]:
         """Several problems of one shape, all their networks trained at once."""
+        trained = self.cael.trained_on(problems, seeds)
         return [
-            ask(Held(problem.log), {"": problem.policy}, [auto], asked=(auto.name,), learned=learned).of(auto.name, 0)
-            for problem, (cael, learned) in zip(problems, self.cael.trained_on(problems, seeds), strict=True)
-            for auto in [replace(self, cael=cael, seed=cael.seed)]
+            solved(problem, replace(self, cael=cael, seed=cael.seed), learned)
+            for problem, (cael, learned) in zip(problems, trained, strict=True)
         ]
 
     def candidates(self) -> list[Estimator]:

@@ -61,11 +61,10 @@ def embeddings(network: Network, parameters: Parameters, data: TrialData) -> Flo
 
 @torch.no_grad()
 def rewards_of_all(network: Network, parameters: Parameters, contexts: Floats, device: torch.device) -> Floats:
-    """r_hat(x, a) for all actions, (b, k), of the first trial's network."""
-    first = {name: value[:1] for name, value in parameters.items()}
+    """r_hat(x, a) for all actions, (b, k), of a network with one trial."""
     x = torch.as_tensor(np.array(contexts), dtype=torch.float32, device=device)[None]
     size = rows_at_once(device, network.cells)
-    parts = [network.reward_all(first, x[:, at : at + size]) for at in range(0, x.shape[1], size)]
+    parts = [network.reward_all(parameters, x[:, at : at + size]) for at in range(0, x.shape[1], size)]
     return torch.cat(parts, dim=1)[0].double().cpu().numpy()
 
 
@@ -73,9 +72,8 @@ def rewards_of_all(network: Network, parameters: Parameters, contexts: Floats, d
 def rewards_at(
     network: Network, parameters: Parameters, contexts: Floats, actions: Ints, device: torch.device
 ) -> Floats:
-    """r_hat(x, a) of some actions (b, m) of each row, (b, m), of the first trial's network."""
-    first = {name: value[:1] for name, value in parameters.items()}
+    """r_hat(x, a) of some actions (b, m) of each row, (b, m), of a network with one trial."""
     x = torch.as_tensor(np.repeat(contexts, actions.shape[1], axis=0), dtype=torch.float32, device=device)[None]
     a = torch.as_tensor(np.array(actions).reshape(1, -1), dtype=torch.int64, device=device)
-    e = network.embed(first, x, a, None)
-    return network.reward(first, e, x)[0].double().cpu().numpy().reshape(actions.shape)
+    e = network.embed(parameters, x, a, None)
+    return network.reward(parameters, e, x)[0].double().cpu().numpy().reshape(actions.shape)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any, final
 
 import numpy as np
@@ -52,36 +53,34 @@ class Choice:
 @final
 @dataclass(frozen=True, eq=False)
 class Grown:
-    """Networks of all logs, `each` of a log: after every round, and the inputs that they could choose from."""
+    """Networks of all logs after every round, `each` of a log, and the inputs that they could choose from."""
 
     rounds: list[sparse.Round]
     inputs: ActionInputs
     each: int
 
     def member(self, at: int, trial: int) -> Member:
-        found = self.rounds[at]
-        weights = {name: value[trial : trial + 1] for name, value in found.weights.items()}
-        return Member(weights, self.inputs.table(trial, found.active[trial]))
+        last = self.rounds[at]
+        weights = {name: value[trial : trial + 1] for name, value in last.weights.items()}
+        return Member(weights, self.inputs.table(trial, last.active[trial]))
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Growing:
-    """Logs, the folds inside them, and what to train: one network of each penalty and fold, by which round and penalty
-    are chosen, then the restarts of what was chosen."""
+    """Logs, their folds, the means and scales of their contexts and rewards, and how their networks are trained."""
 
-    whole: Sequence[LoggedData]
     logs: Sequence[LoggedData]
-    inside: Sequence[Sequence[Array]]
-    scalers: Sequence[Any]
+    splits: Sequence[Sequence[Array]]
+    scalers: Sequence[tuple[Floats, Floats, float, float]]
     settings: Growth
     seeds: Sequence[int]
     device: torch.device
 
     def choose(self) -> tuple[list[Choice], Grown]:
         """What the held-out folds say, of each log."""
-        shape = (len(self.logs), len(self.settings.penalties), len(self.inside[0]))
-        sizes = np.array([[len(fold) for fold in split] for split in self.inside], dtype=np.float64)
+        shape = (len(self.logs), len(self.settings.penalties), len(self.splits[0]))
+        sizes = np.array([[len(fold) for fold in split] for split in self.splits], dtype=np.float64)
         shares = (sizes / sizes.sum(axis=1, keepdims=True))[:, None, :]
 
         def judged(rounds: list[sparse.Round]) -> Floats:
@@ -92,67 +91,71 @@ class Growing:
             """Of each log, the rounds after which it has gone `patience` of them without a better one; 0: not yet."""
             best = judged(rounds).min(axis=2)
             behind = np.arange(len(best)) - np.stack([best[: i + 1].argmin(axis=0) for i in range(len(best))]).T
-            return [next((i + 1 for i, gone in enumerate(own) if gone >= self.settings.patience), 0) for own in behind]
+            return [next((i + 1 for i, gone in enumerate(of) if gone >= self.settings.patience), 0) for of in behind]
 
-        every = [self.settings.penalties] * len(self.logs)
-        first = self._grow(every, 1, 0x5BA25E, lambda some: all(enough(some)))
+        penalties = [self.settings.penalties] * len(self.logs)
+        first = self._grow(penalties, 1, 0x5BA25E, lambda rounds: all(enough(rounds)))
         losses, chosen = judged(first.rounds), []
         # Logs that are trained together go on until all have had enough; each chooses from the rounds it would have
         # alone.
         for t, stop in enumerate(enough(first.rounds)):
-            own = losses[: stop or None, t]
-            at, penalty = np.unravel_index(int(own.argmin()), own.shape)
-            chosen.append(Choice(own, int(at), int(penalty)))
+            of_log = losses[: stop or None, t]
+            at, penalty = np.unravel_index(int(of_log.argmin()), of_log.shape)
+            chosen.append(Choice(of_log, int(at), int(penalty)))
         return chosen, first
 
     def again(self, chosen: Sequence[Choice]) -> Grown | None:
         """The restarts of what was chosen; None where there are none."""
-        if self.settings.restarts == 1 or not any(each.learned for each in chosen):
+        if self.settings.restarts == 1 or not any(choice.learned for choice in chosen):
             return None
-        last = max(each.at for each in chosen if each.learned)
-        penalties = [(self.settings.penalties[each.penalty],) for each in chosen]
+        last = max(choice.at for choice in chosen if choice.learned)
+        penalties = [(self.settings.penalties[choice.penalty],) for choice in chosen]
         return self._grow(penalties, self.settings.restarts - 1, 0x5BA25F, lambda rounds: len(rounds) > last)
+
+    def members(self, t: int, choice: Choice, first: Grown, again: Grown | None) -> tuple[tuple[Member, ...], ...]:
+        """For each fold the chosen networks of log t; none if the mean is as good."""
+        folds, restarts = len(self.splits[t]), self.settings.restarts - 1
+        if not choice.learned:
+            return ((),) * folds
+        nets = [[first.member(choice.at, t * first.each + choice.penalty * folds + fold)] for fold in range(folds)]
+        if again is not None:
+            for fold, i in product(range(folds), range(restarts)):
+                nets[fold].append(again.member(choice.at, t * again.each + fold * restarts + i))
+        return tuple(map(tuple, nets))
 
     def _grow(
         self, penalties: Sequence[Sequence[float]], times: int, stream: int, done: Callable[[list[sparse.Round]], bool]
     ) -> Grown:
         """Networks of the given penalties of each log, of all folds, so many times; on the trial axis in this order."""
-        each = len(penalties[0]) * len(self.inside[0]) * times
-        inputs = action_inputs_of(list(self.whole), each, self.device)
-        data, held_out, strengths = trials_of(self.logs, self.inside, self.scalers, penalties, times, self.device)
+        each = len(penalties[0]) * len(self.splits[0]) * times
+        inputs = action_inputs_of(self.logs, each, self.device)
         states = (np.random.SeedSequence([seed, stream]).generate_state(each) for seed in self.seeds)
-        seeds = [int(state) for own in states for state in own]
-        return Grown(sparse.grow(inputs, data, held_out, strengths, self.settings, seeds, done), inputs, each)
+        seeds = [int(state) for of_log in states for state in of_log]
+        return Grown(sparse.grow(inputs, *self._trials(penalties, times), self.settings, seeds, done), inputs, each)
 
+    def _trials(
+        self, penalties: Sequence[Sequence[float]], times: int
+    ) -> tuple[TrialData, list[torch.Tensor], torch.Tensor]:
+        """The trial axis (log, penalty, fold, restart): data, held-out rows, penalties."""
+        columns: tuple[list[torch.Tensor], ...] = ([], [], [])
+        rows, held_out, strengths = [], [], []
+        for log, split, of_log, (centre, scale, mean, spread) in zip(
+            self.logs, self.splits, penalties, self.scalers, strict=True
+        ):
+            x = self._tensor((log.contexts - centre) / scale, torch.float32)
+            r = self._tensor((log.rewards - mean) / spread, torch.float32)
+            count = len(of_log) * len(split) * times
+            for column, values in zip(columns, (x, self._tensor(np.array(log.actions), torch.int64), r), strict=True):
+                column.append(values.expand(count, *values.shape))
+            others = [np.setdiff1d(np.arange(len(log)), fold) for fold in split]
+            folds = [tuple(map(self._tensor, pair)) for pair in zip(others, split, strict=True)]
+            for penalty, (train, held), _ in product(of_log, folds, range(times)):
+                rows.append(train)
+                held_out.append(held)
+                strengths.append(penalty / np.sqrt(len(train)))
+        # Of one log the columns stay one copy that all trials share.
+        x, a, r = (parts[0] if len(parts) == 1 else torch.cat(parts) for parts in columns)
+        return TrialData(x, a, r, tuple(rows)), held_out, self._tensor(strengths, torch.float32)
 
-def trials_of(
-    logs: Sequence[LoggedData], splits: Sequence[Sequence[Array]], scalers: Sequence[Any],
-    wanted: Sequence[Sequence[float]], times: int, device: torch.device,
-) -> tuple[TrialData, list[torch.Tensor], torch.Tensor]:  # fmt: skip
-    """The trial axis (log, penalty, fold, restart): data, held-out rows, penalties. wanted: penalties of each log."""
-    x, a, r, rows, held_out, penalties = [], [], [], [], [], []
-    for log, split, own, (centre, scale, mean, spread) in zip(logs, splits, wanted, scalers, strict=True):
-        every = np.arange(len(log))
-        folds = [
-            (
-                torch.as_tensor(np.setdiff1d(every, fold), device=device),
-                torch.as_tensor(np.asarray(fold), device=device),
-            )
-            for fold in split
-        ]
-        count = len(own) * len(split) * times
-        one_x = torch.as_tensor((log.contexts - centre) / scale, dtype=torch.float32, device=device)
-        one_r = torch.as_tensor((log.rewards - mean) / spread, dtype=torch.float32, device=device)
-        one_a = torch.as_tensor(np.array(log.actions), dtype=torch.int64, device=device)
-        x.append(one_x[None].expand(count, -1, -1))
-        a.append(one_a[None].expand(count, -1))
-        r.append(one_r[None].expand(count, -1))
-        for penalty in own:
-            for train, held in folds:
-                for _ in range(times):
-                    rows.append(train)
-                    held_out.append(held)
-                    penalties.append(penalty / np.sqrt(len(train)))
-    join = (lambda parts: parts[0]) if len(logs) == 1 else torch.cat
-    data = TrialData(join(x), join(a), join(r), tuple(rows))
-    return data, held_out, torch.as_tensor(penalties, dtype=torch.float32, device=device)
+    def _tensor(self, values: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
+        return torch.as_tensor(np.asarray(values), dtype=dtype, device=self.device)

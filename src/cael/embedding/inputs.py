@@ -18,12 +18,16 @@ SUMS = 2**24
 """Sums over rows of all inputs are made for so many trials at once that they have about so many numbers."""
 
 
-def standardised(values: Floats, weights: Floats | None = None) -> Floats:
-    """Columns at mean 0 and variance 1 under weights (rows); a constant column becomes 0."""
-    mean = np.average(values, axis=0, weights=weights)
-    centred = values - mean
-    spread = np.sqrt(np.average(centred**2, axis=0, weights=weights))
-    return centred / np.where(spread > 1e-12 * (1 + np.abs(mean)), spread, np.inf)
+def centre_and_scale(values: Floats) -> tuple[Floats, Floats]:
+    """Means and standard deviations of columns; a constant column gets a scale that makes it 0."""
+    mean, spread = values.mean(axis=0), values.std(axis=0)
+    return mean, np.where(spread > 1e-12 * (1 + np.abs(mean)), spread, np.inf)
+
+
+def standardised(values: Floats) -> Floats:
+    """Columns at mean 0 and variance 1; a constant column becomes 0."""
+    mean, scale = centre_and_scale(values)
+    return (values - mean) / scale
 
 
 @final
@@ -69,8 +73,12 @@ class ActionInputs:
     def norms(
         self, delta: Tensor, a: Tensor, added: Callable[[Sequence[Tensor]], Sequence[Tensor]] = lambda each: each
     ) -> Tensor:
-        """The norm over h of `products`, (T, F + k). Only actions that occur are summed over, some trials at a time:
-        with many actions the sums of all would not fit. added: adds sums over processes."""
+        """The norm over h of the sum over rows of input times delta (T, B, h), for all inputs, (T, F + k).
+
+        Only actions that occur are summed over, some trials at a time: with many actions the sums of all would not fit.
+        The sum over rows of phi(a_i) delta_i is the sum over actions of phi(a) times the sum of its rows' delta. added:
+        adds sums over processes.
+        """
         k = self.own.shape[1]
         seen = added([torch.bincount(a.ravel(), minlength=k)])[0].nonzero().ravel()
         place = torch.searchsorted(seen, a)
@@ -86,18 +94,8 @@ class ActionInputs:
             found[some, self.features + seen] = sums.norm(dim=2) * self.own[some][:, seen]
         return found
 
-    def products(self, delta: Tensor, a: Tensor) -> Tensor:
-        """sum over rows of input times delta (T, B, h), for all inputs: (T, F + k, h)."""
-        t, _, h = delta.shape
-        own = torch.zeros(t, self.own.shape[1], h, device=delta.device, dtype=delta.dtype)
-        place = a[..., None].expand(-1, -1, h)
-        own = own.scatter_add(1, place, delta) * self.own[..., None]
-        # The sum over rows of phi(a_i) delta_i is the sum over actions of phi(a) times the sum of its rows' delta.
-        sums = own / self.own[..., None]
-        return torch.cat([self.phi.T @ sums, own], dim=1)
 
-
-def action_inputs_of(logs: list[LoggedData], repeats: int, device: torch.device) -> ActionInputs:
+def action_inputs_of(logs: Sequence[LoggedData], repeats: int, device: torch.device) -> ActionInputs:
     """The inputs of logs with the same actions, each log `repeats` times on the trial axis."""
     k = logs[0].n_actions
     features = logs[0].action_features

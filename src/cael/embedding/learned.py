@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, final
@@ -21,11 +22,15 @@ from cael.inference.diagnostics import Diagnostics, TrainingFacts, in_words, wei
 from cael.inference.estimate import Estimate
 from cael.judging.thresholds import DEFAULT
 from cael.log.logged import Batch, LoggedData
-from cael.outcomes.outcome_model import FittedOutcome, OutcomeModel, outcome_terms
+from cael.outcomes.outcome_model import FittedOutcome, OutcomeModel, OutcomeTerms, outcome_terms
 from cael.policies.posterior import SoftmaxPosterior
+from cael.theory import half_gini
 
 if TYPE_CHECKING:
     from cael.embedding.training import History
+
+
+NOT_CONVERGED = "The final posterior's solver stopped before it converged: raise final_iter."
 
 
 def require_torch(name: str) -> None:
@@ -34,12 +39,52 @@ def require_torch(name: str) -> None:
         raise NeedsError(f"{name} needs torch, which is not installed: pip install 'cael[learn]'.")
 
 
-MIPS_NEEDS = ("logging", "probabilities")
+class LearnedMIPS(Estimator):
+    """Algorithm 1: train a network, fit the posterior of actions given its embeddings, weigh, average.
+
+    reading: the objective. schedule: the training, for n rows. network_of: the network for a log, on a device.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("logging", "probabilities")
+    final_iter: int
+    seed: int
+
+    @property
+    @abstractmethod
+    def reading(self) -> Objective: ...
+
+    @abstractmethod
+    def schedule(self, n: int) -> Training: ...
+
+    @abstractmethod
+    def network_of(self, log: LoggedData, device: Any) -> Any: ...
+
+    def solve(self, problem: Problem) -> Estimate:
+        return self.solve_many([problem], [self.seed])[0]
+
+    def solve_many(self, problems: Sequence[Problem], seeds: Sequence[int]) -> list[Estimate]:
+        """Several problems of one shape, trained at once (logs of equal length and the same actions)."""
+        require_torch(type(self).__name__)
+        from cael.embedding import build, training
+        from cael.embedding.inner import fit_all_rows
+        from cael.embedding.objective import CAELLoss, weights_for
+
+        logs, reading = [problem.log for problem in problems], self.reading
+        schedule = self.schedule(len(logs[0]))
+        device = training.pick_device(schedule.device)
+        network, data = self.network_of(logs[0], device), training.trial_data(logs, device)
+        loss = CAELLoss(network, reading, weights_for(problems, reading, device))
+        parameters, histories = training.train(network, data, loss, schedule, seeds, label=self.name)
+        e = build.embeddings(network, parameters, data)
+        if reading.features == "xe":
+            e = np.concatenate([np.stack([log.contexts for log in logs]), e], axis=2)
+        posteriors = fit_all_rows(list(e), logs, reading, self.final_iter, device)
+        return [weigh(self.name, *each) for each in zip(problems, posteriors, e, histories, strict=True)]
 
 
 @final
 @dataclass(frozen=True)
-class CAELMIPS(Estimator):
+class CAELMIPS(LearnedMIPS):
     """CAEL-MIPS (Chandak, Liu and Lee 2025), Algorithm 1: MIPS with embeddings e = f(x, a) learned to lower its error.
 
     V = (1/n) sum_i sum_a mu(a|x_i, e_i) pi(a|x_i)/mu(a|x_i) r_i, the posterior by logistic regression. f minimises
@@ -56,7 +101,6 @@ class CAELMIPS(Estimator):
     20
     """
 
-    needs: ClassVar[tuple[str, ...]] = MIPS_NEEDS
     preset: str = "paper"
     objective: Objective | None = None
     network: NetworkSettings = field(default_factory=NetworkSettings)
@@ -74,46 +118,27 @@ class CAELMIPS(Estimator):
     def name(self) -> str:
         return "CAELMIPS" if self.preset == "paper" else f"CAELMIPS({self.preset})"
 
-    def solve(self, problem: Problem) -> Estimate:
-        return self.solve_many([problem], [self.seed])[0]
-
-    def solve_many(self, problems: Sequence[Problem], seeds: Sequence[int]) -> list[Estimate]:
-        """Several problems of one shape, trained at once (logs of equal length and the same actions)."""
-        require_torch(type(self).__name__)
-        from cael.embedding import build, training
-        from cael.embedding.objective import CAELLoss, WeightSource
-
-        logs, chosen = [problem.log for problem in problems], self._objective
-        device = training.pick_device(self.training.device)
-        network = build.context_action_network(logs[0], self.network, device)
-        data = training.trial_data(logs, device)
-        sort = chosen.bias == "gini" and chosen.alpha > 0 and chosen.posterior_gradient
-        policies = [problem.policy for problem in problems]
-        weights = WeightSource(logs, policies, device, sort=sort, log_mu=chosen.offset)
-        loss = CAELLoss(network, chosen, weights, len(logs[0]), logs[0].n_actions)
-        fitted, histories = training.train(network, data, loss, self.training, seeds, label=self.name)
-        e = build.embeddings(network, fitted, data)
-        if chosen.features == "xe":
-            e = np.concatenate([np.stack([log.contexts for log in logs]), e], axis=2)
-        return finish(self.name, problems, e, chosen, self.final_iter, histories, device)
-
     @property
-    def _objective(self) -> Objective:
+    def reading(self) -> Objective:
         assert self.objective is not None  # set in __post_init__
         return self.objective
 
+    def schedule(self, n: int) -> Training:
+        return self.training
 
-AEL_PRESETS: dict[str, dict[str, Any]] = {
-    # The settings of the authors' repository: 100 epochs of batches of 64 at a rate of 1e-4.
-    "repository": {"epochs": 100, "batch_size": 64, "learning_rate": 1e-4},
-    # Trained until it has learned something: 250 epochs of batches of 32 at 1e-2.
-    "trained": {"epochs": 250, "batch_size": 32, "learning_rate": 1e-2},
-}
+    def network_of(self, log: LoggedData, device: Any) -> Any:
+        from cael.embedding.build import context_action_network
+
+        return context_action_network(log, self.network, device)
+
+
+AEL_PRESETS = {"repository": (100, 64, 1e-4), "trained": (250, 32, 1e-2)}
+"""Epochs, batch size and rate: those of the authors' repository; and such that the network learns something."""
 
 
 @final
 @dataclass(frozen=True)
-class AELMIPS(Estimator):
+class AELMIPS(LearnedMIPS):
     """AEL-MIPS (Cief, Golebiowski, Schmidt, Abedjan and Bekasov 2024): MIPS with learned embeddings of actions alone.
 
     V as of `CAELMIPS` with e = W [onehot(a), features(a)] + b from the linear reward model r_hat = e'x + c, trained on
@@ -127,7 +152,6 @@ class AELMIPS(Estimator):
     'AELMIPS(trained)'
     """
 
-    needs: ClassVar[tuple[str, ...]] = MIPS_NEEDS
     preset: str = "repository"
     actions: str = "onehot"
     C: float = 1.0
@@ -145,101 +169,43 @@ class AELMIPS(Estimator):
         changed += [] if self.actions == "onehot" else [self.actions]
         return "AELMIPS" + (f"({', '.join(changed)})" if changed else "")
 
+    @property
+    def reading(self) -> Objective:
+        return Objective(alpha=0.0, beta=0.0, C=self.C)
+
     def schedule(self, n: int) -> Training:
         """The preset's epochs as steps, for n rows."""
-        chosen = AEL_PRESETS[self.preset]
-        batch = min(chosen["batch_size"], n)
-        steps = chosen["epochs"] * (n // batch)
-        return Training(steps, batch, chosen["learning_rate"], weight_decay=1e-2, device=self.device)
+        epochs, batch_size, rate = AEL_PRESETS[self.preset]
+        batch = min(batch_size, n)
+        return Training(epochs * (n // batch), batch, rate, weight_decay=1e-2, device=self.device)
 
-    def solve(self, problem: Problem) -> Estimate:
-        return self.solve_many([problem], [self.seed])[0]
+    def network_of(self, log: LoggedData, device: Any) -> Any:
+        from cael.embedding.build import action_network
 
-    def solve_many(self, problems: Sequence[Problem], seeds: Sequence[int]) -> list[Estimate]:
-        """Several problems of one shape, trained at once."""
-        require_torch(type(self).__name__)
-        from cael.embedding import build, training
-
-        logs = [problem.log for problem in problems]
-        device = training.pick_device(self.device)
-        network = build.action_network(logs[0], self.actions, device)
-        data = training.trial_data(logs, device)
-        loss = reward_only(network)
-        fitted, histories = training.train(network, data, loss, self.schedule(len(logs[0])), seeds, label=self.name)
-        e = build.embeddings(network, fitted, data)
-        chosen = Objective(alpha=0.0, beta=0.0, C=self.C)
-        return finish(self.name, problems, e, chosen, self.final_iter, histories, device)
+        return action_network(log, self.actions, device)
 
 
-def reward_only(network: Any) -> Any:
-    """L_R alone, as a loss for `train`."""
-    from cael.embedding import losses
-
-    def loss(parameters: Any, step: Any) -> Any:
-        e = network.embed(parameters, step.x, step.a, step.masks)
-        value = losses.reward_loss(network.reward(parameters, e, step.x), step.r)
-        return value, {"reward": value}
-
-    return loss
-
-
-def finish(
-    name: str,
-    problems: Sequence[Problem],
-    features: Floats,
-    chosen: Objective,
-    final_iter: int,
-    histories: Sequence[History],
-    device: Any,
-) -> list[Estimate]:
-    """Lines 10 and 11 for each trial: fit the posterior on all rows, weigh, average; features: (T, n, p)."""
-    from cael.embedding.inner import fit_all_rows
-
-    fitted = fit_all_rows(list(features), [problem.log for problem in problems], chosen, final_iter, device)
-    rows = zip(problems, fitted, features, histories, strict=True)
-    return [weigh(name, problem, posterior, z, history) for problem, posterior, z, history in rows]
-
-
-def weigh(name: str, problem: Problem, fitted: SoftmaxPosterior, features: Floats, history: History) -> Estimate:
+def weigh(name: str, problem: Problem, posterior: SoftmaxPosterior, features: Floats, history: History) -> Estimate:
     """The MIPS estimate by a fitted posterior, with what the bounds and the entropy are."""
     log = problem.log
-    rho, gini, squares, weight_squares = (np.empty(len(log)) for _ in range(4))
-    at = 0
-    for post, w in posterior_blocks(fitted, log, problem.policy, features):
-        part = slice(at, at + len(post))
-        rho[part] = np.einsum("ij,ij->i", post, w)
-        squares[part] = np.einsum("ij,ij->i", post, post)
-        weight_squares[part] = np.einsum("ij,ij->i", w, w)
-        gini[part] = half_gini(post, w)
-        at += len(post)
-    r = log.rewards
+    rho, squares, weight_squares, gini = np.hstack([
+        np.stack([*(np.einsum("ij,ij->i", *pair) for pair in ((post, w), (post, post), (w, w))), half_gini(post, w)])
+        for post, w in posterior_blocks(posterior, log, problem.policy, features)
+    ])  # fmt: skip
     facts = TrainingFacts(
         iterations=0 if not history.iterations else history.iterations[-1] + 1,
         history={"iteration": tuple(map(float, history.iterations)), **history.losses},
         stopped_early=history.stopped_early,
         bias_bound=float(gini.mean()),
-        variance_bound=float((r**2 * squares * weight_squares).mean() / len(log)),
+        variance_bound=float((log.rewards**2 * squares * weight_squares).mean() / len(log)),
         renyi_entropy=float(-np.log(squares).mean()),
         effective_actions=float((1 / squares).mean()),
-        converged=fitted.converged,
+        converged=posterior.converged,
     )
-    return mean_of(name, problem, rho * r, learned_diagnostics(problem, rho, facts))
-
-
-def half_gini(p: Floats, w: Floats) -> Floats:
-    """sum over pairs of p_a p_b |w_a - w_b| for each row, in O(k log k): the numpy form of `losses.half_gini`."""
-    order = np.argsort(w, axis=1)
-    below = np.cumsum(np.take_along_axis(p, order, axis=1), axis=1)[:, :-1]
-    return (below * (1 - below) * np.diff(np.take_along_axis(w, order, axis=1), axis=1)).sum(axis=1)
-
-
-def learned_diagnostics(problem: Problem, rho: Floats, facts: TrainingFacts) -> Diagnostics:
-    error = inference.stderr(inference.units(rho, problem.log.clusters))
-    extra: tuple[str, ...] = (EMBEDDING_BIAS,)
-    if not facts.converged:
-        extra += ("The final posterior's solver stopped before it converged: raise final_iter.",)
-    found = weighted(rho, rho, weight_facts(rho, error, problem.unsupported_mass), extra=extra)
-    return in_words(replace(found, training=facts), DEFAULT)
+    error = inference.stderr(inference.units(rho, log.clusters))
+    notes = (EMBEDDING_BIAS,) if posterior.converged else (EMBEDDING_BIAS, NOT_CONVERGED)
+    diagnostics = weighted(rho, rho, weight_facts(rho, error, problem.unsupported_mass), extra=notes)
+    return mean_of(name, problem, rho * log.rewards, in_words(replace(diagnostics, training=facts), DEFAULT))
 
 
 @final
@@ -259,7 +225,7 @@ class NetworkOutcome(OutcomeModel):
 
     def fit_without(self, log: LoggedData, held_out: list[Any], seed: int) -> list[FittedOutcome]:
         """All folds trained at once."""
-        rows = [np.setdiff1d(np.arange(len(log)), each) for each in held_out]
+        rows = [np.setdiff1d(np.arange(len(log)), fold) for fold in held_out]
         return list(self.fit_many([log] * len(rows), [seed + t for t in range(len(rows))], rows))
 
     def fit_many(
@@ -268,15 +234,14 @@ class NetworkOutcome(OutcomeModel):
         """Networks of several logs of one shape, trained at once, each on its `rows` (all by default)."""
         require_torch(type(self).__name__)
         from cael.embedding import build, training
+        from cael.embedding.objective import CAELLoss
 
         device = training.pick_device(self.training.device)
         network = build.context_action_network(logs[0], self.network, device)
-        data = training.trial_data(logs, device, rows)
-        fitted, _ = training.train(network, data, reward_only(network), self.training, seeds, label="NetworkOutcome")
-        return [
-            FittedNetwork(network, {name: value[t : t + 1] for name, value in fitted.items()}, str(device))
-            for t in range(len(logs))
-        ]
+        data, loss = training.trial_data(logs, device, rows), CAELLoss(network, Objective(alpha=0.0, beta=0.0))
+        fitted, _ = training.train(network, data, loss, self.training, seeds, label=type(self).__name__)
+        trials = ({name: value[t : t + 1] for name, value in fitted.items()} for t in range(len(logs)))
+        return [FittedNetwork(network, parameters, device) for parameters in trials]
 
 
 @final
@@ -287,27 +252,23 @@ class FittedNetwork(OutcomeModel, FittedOutcome):
     trains: ClassVar[bool] = False
     network: Any
     parameters: Any
-    device: str
+    device: Any
 
     def fit(self, log: LoggedData, seed: int) -> FittedOutcome:
         return self
 
     def predict(self, batch: Batch) -> Floats:
-        import torch
-
         from cael.embedding.build import rewards_of_all
 
-        return rewards_of_all(self.network, self.parameters, batch.contexts, torch.device(self.device))
+        return rewards_of_all(self.network, self.parameters, batch.contexts, self.device)
 
     def at(self, batch: Batch, actions: Ints) -> Floats:
-        import torch
-
         from cael.embedding.build import rewards_at
 
-        some, device = np.maximum(actions, 0), torch.device(self.device)
+        real = np.maximum(actions, 0)
         width = actions.shape[1] * self.network.cells // self.network.n_actions
         return batch.in_parts(
-            lambda part, rows: rewards_at(self.network, self.parameters, part.contexts, some[rows], device), width
+            lambda part, rows: rewards_at(self.network, self.parameters, part.contexts, real[rows], self.device), width
         )
 
 
@@ -334,20 +295,18 @@ class NetworkDM(Estimator):
             raise InputError("NetworkDM takes a NetworkOutcome; for other models use DM.")
 
     def solve(self, problem: Problem) -> Estimate:
-        terms = problem.outcome(self.outcome, self.folds, self.seed)
-        return self._estimate(problem, terms.q_target, terms.cross_fitted)
+        return self._estimate(problem, problem.outcome(self.outcome, self.folds, self.seed))
 
     def solve_many(self, problems: Sequence[Problem], seeds: Sequence[int]) -> list[Estimate]:
         """Several problems of one shape, their networks trained at once and without folds."""
         if self.folds:
             raise InputError("NetworkDM.solve_many trains one network per problem: use folds=0, or solve.")
-        fitted = self.outcome.fit_many([problem.log for problem in problems], seeds)
-        columns = (outcome_terms(p.log, p.policy, f, 0, 0) for p, f in zip(problems, fitted, strict=True))
-        return [
-            self._estimate(problem, terms.q_target, False) for problem, terms in zip(problems, columns, strict=True)
-        ]
+        models = self.outcome.fit_many([problem.log for problem in problems], seeds)
+        terms = (outcome_terms(p.log, p.policy, model, 0, 0) for p, model in zip(problems, models, strict=True))
+        return [self._estimate(p, replace(each, cross_fitted=False)) for p, each in zip(problems, terms, strict=True)]
 
-    def _estimate(self, problem: Problem, q_target: Floats, cross_fitted: bool | None) -> Estimate:
-        found = Diagnostics(n=len(problem.log), unsupported_mass=problem.unsupported_mass, cross_fitted=cross_fitted)
-        warnings = (MODEL_BIAS, NOT_TRAINED) if cross_fitted is False else (MODEL_BIAS,)
-        return mean_of(self.name, problem, q_target, with_warnings(found, warnings))
+    def _estimate(self, problem: Problem, terms: OutcomeTerms) -> Estimate:
+        fitted = terms.cross_fitted
+        diagnostics = Diagnostics(n=len(problem.log), unsupported_mass=problem.unsupported_mass, cross_fitted=fitted)
+        notes = (MODEL_BIAS, NOT_TRAINED) if fitted is False else (MODEL_BIAS,)
+        return mean_of(self.name, problem, terms.q_target, with_warnings(diagnostics, notes))

@@ -49,9 +49,15 @@ def around_zero(shape: tuple[int, ...], bound: float, stream: Stream) -> Tensor:
     return (2 * stream.uniform(*shape) - 1) * bound
 
 
-def _rows(table: Tensor, a: Tensor) -> Tensor:
-    """table (T, k, h), a (T, B) -> (T, B, h)."""
-    return torch.gather(table, 1, a[..., None].expand(*a.shape, table.shape[-1]))
+def _with_actions(h: Tensor, p: Parameters, phi: Tensor | None, a: Tensor | None) -> Tensor:
+    """h plus W_a phi(a) of actions a (T, B), or of each action in its line; in the order of p."""
+    for name in p:
+        if name == "phi" and phi is not None:
+            h = h + (phi @ p[name] if a is None else torch.bmm(gather_rows(phi[None], a), p[name]))
+        if name == "onehot":
+            table = p[name]
+            h = h + (table if a is None else torch.gather(table, 1, a[..., None].expand(*a.shape, table.shape[-1])))
+    return h
 
 
 @final
@@ -79,25 +85,22 @@ class ContextActionNetwork:
         d, h, f = self.context_dim, self.settings.hidden, 0 if self.phi is None else self.phi.shape[1]
         first = 1 / math.sqrt(d + f + (self.n_actions if self.onehot else 0))
         second = 1 / math.sqrt(h)
-        shapes: list[tuple[str, tuple[int, ...], float]] = [("x", (d, h), first), ("b1", (h,), first)]
+        shapes: dict[str, tuple[tuple[int, ...], float]] = {"x": ((d, h), first), "b1": ((h,), first)}
         if self.phi is not None:
-            shapes.append(("phi", (f, h), first))
+            shapes["phi"] = (f, h), first
         if self.onehot:
-            shapes.append(("onehot", (self.n_actions, h), first))
-        shapes += [("w2", (h, h), second), ("b2", (h,), second)]
-        shapes += [("w3", (h, self.embedding_dim), second), ("b3", (self.embedding_dim,), second)]
+            shapes["onehot"] = (self.n_actions, h), first
+        shapes |= {"w2": ((h, h), second), "b2": ((h,), second)}
+        shapes |= {"w3": ((h, self.embedding_dim), second), "b3": ((self.embedding_dim,), second)}
         if self.settings.embedding_dim is not None:
             inputs = d + self.settings.intercept
-            shapes.append(("u", (inputs, self.embedding_dim), 1 / math.sqrt(max(1, inputs))))
-        p = {name: around_zero(shape, bound, stream) for name, shape, bound in shapes}
-        if self.settings.batchnorm:
-            for layer in ("1", "2"):
-                # Normalisation takes a bias away again; its gradient is rounding noise, and Adam would follow it.
-                p["running_b" + layer] = p.pop("b" + layer)
-                p["scale" + layer] = torch.ones(stream.trials, h, device=stream.device)
-                p["shift" + layer] = torch.zeros(stream.trials, h, device=stream.device)
-                p["running_mean" + layer] = torch.zeros(stream.trials, h, device=stream.device)
-                p["running_var" + layer] = torch.ones(stream.trials, h, device=stream.device)
+            shapes["u"] = (inputs, self.embedding_dim), 1 / math.sqrt(max(1, inputs))
+        p = {name: around_zero(*shape, stream) for name, shape in shapes.items()}
+        for layer in ("1", "2") if self.settings.batchnorm else ():
+            # Normalisation takes a bias away again; its gradient is rounding noise, and Adam would follow it.
+            p["running_b" + layer] = p.pop("b" + layer)
+            for name, value in (("scale", 1.0), ("shift", 0.0), ("running_mean", 0.0), ("running_var", 1.0)):
+                p[name + layer] = torch.full((stream.trials, h), value, device=stream.device)
         return p
 
     def masks(self, stream: Stream, batch: int) -> list[Tensor]:
@@ -126,13 +129,13 @@ class ContextActionNetwork:
         """Parameters of the same function in evaluation mode without normalisation: it is inside the tables before."""
         if not self.settings.batchnorm:
             return p
-        found = dict(p)
+        settled = dict(p)
         for layer, tables in (("1", ("x", "phi", "onehot")), ("2", ("w2",))):
             inverse = torch.rsqrt(p["running_var" + layer] + 1e-5) * p["scale" + layer]
-            found |= {name: p[name] * inverse[:, None] for name in tables if name in p}
+            settled |= {name: p[name] * inverse[:, None] for name in tables if name in p}
             bias = (p["running_b" + layer] - p["running_mean" + layer]) * inverse
-            found["running_b" + layer] = bias + p["shift" + layer]
-        return found
+            settled["running_b" + layer] = bias + p["shift" + layer]
+        return settled
 
     def _hidden(self, p: Parameters, h: Tensor, masks: list[Tensor] | None) -> Tensor:
         """From the sums of the first layer (T, N, h) to the second hidden layer (T, N, h)."""
@@ -144,21 +147,14 @@ class ContextActionNetwork:
 
     def embed(self, p: Parameters, x: Tensor, a: Tensor, masks: list[Tensor] | None) -> Tensor:
         p = self.settled(p) if masks is None else p
-        h = torch.baddbmm(self._bias(p, "1"), x, p["x"])
-        if self.phi is not None:
-            h = h + torch.bmm(gather_rows(self.phi[None], a), p["phi"])
-        if self.onehot:
-            h = h + _rows(p["onehot"], a)
+        h = _with_actions(torch.baddbmm(self._bias(p, "1"), x, p["x"]), p, self.phi, a)
         return torch.baddbmm(self._bias(p, "3"), self._hidden(p, h, masks), p["w3"])
 
     def _every(self, p: Parameters, x: Tensor) -> Tensor:
         """The second hidden layer (T, B * k, h) of contexts with every action; p: settled."""
         h = torch.baddbmm(self._bias(p, "1"), x, p["x"])
-        table = torch.zeros(h.shape[0], self.n_actions, h.shape[-1], device=x.device)
-        if self.phi is not None:
-            table = table + self.phi @ p["phi"]
-        if self.onehot:
-            table = table + p["onehot"]
+        table = h.new_zeros(h.shape[0], self.n_actions, h.shape[-1])
+        table = _with_actions(table, p, self.phi, None)
         return self._hidden(p, (h[:, :, None] + table[:, None]).reshape(len(h), -1, h.shape[-1]), None)
 
     def _turned(self, p: Parameters, x: Tensor) -> Tensor:
@@ -208,25 +204,13 @@ class ActionNetwork:
     def masks(self, stream: Stream, batch: int) -> list[Tensor]:
         return []
 
-    def _table(self, p: Parameters) -> Tensor:
-        table = p["b"][:, None].expand(-1, self.n_actions, -1)
-        if self.onehot:
-            table = table + p["onehot"]
-        if self.phi is not None:
-            table = table + self.phi @ p["phi"]
-        return table
-
     def embed(self, p: Parameters, x: Tensor, a: Tensor, masks: list[Tensor] | None) -> Tensor:
-        e = p["b"][:, None].expand(*a.shape, -1)
-        if self.onehot:
-            e = e + _rows(p["onehot"], a)
-        if self.phi is not None:
-            e = e + torch.bmm(gather_rows(self.phi[None], a), p["phi"])
-        return e
+        return _with_actions(p["b"][:, None].expand(*a.shape, -1), p, self.phi, a)
 
     def reward(self, p: Parameters, e: Tensor, x: Tensor) -> Tensor:
         c = p["running_c"].reshape(-1, *([1] * (e.dim() - 2)))
         return (e * x).sum(dim=-1) + c
 
     def reward_all(self, p: Parameters, x: Tensor) -> Tensor:
-        return torch.bmm(x, self._table(p).transpose(1, 2)) + p["running_c"][:, None, None]
+        table = _with_actions(p["b"][:, None].expand(-1, self.n_actions, -1), p, self.phi, None)
+        return torch.bmm(x, table.transpose(1, 2)) + p["running_c"][:, None, None]

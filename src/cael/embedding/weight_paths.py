@@ -52,44 +52,43 @@ class BlockPath:
 
 def block_path(cells: Cells, pitches: Floats, device: torch.device = CPU) -> BlockPath:
     """The path of a block of rows; pitches: (J,) bandwidths times the unit, the first 0. device: of the arithmetic."""
-    if device.type != "cpu":
-        return device_path(cells, pitches, device)
-    shape = (len(pitches), len(cells.f))
-    weights, second, cross, rough, lost, smoothed = (np.empty(shape) for _ in range(6))
-    f, mu, pi = cells.f, cells.mu, cells.pi
+    numbers = _numbers(cells, pitches) if device.type == "cpu" else device_numbers(cells, pitches, device)
+    weights, second, cross, roughness, lost, smoothed = numbers
+    f_logged, f_target = cells.logged(cells.f), np.einsum("ij,ij->i", cells.pi, cells.f)
+    return BlockPath(weights, second, cross, roughness, lost, smoothed, f_logged, f_target)
+
+
+def _numbers(cells: Cells, pitches: Floats) -> Floats:
+    """(6, J, b): the first six fields of `BlockPath`."""
+    mu, numbers = cells.mu, np.empty((6, len(pitches), len(cells.f)))
     for j, pitch in enumerate(pitches):
-        found = cells.smooth(pitch)
-        weights[j] = cells.logged(found.weights)
-        second[j] = np.einsum("ij,ij,ij->i", mu, found.weights, found.weights) if j else cells.second
-        cross[j] = np.einsum("ij,ij,ij->i", mu, found.weights, cells.ratio) if j else cells.second
-        smoothed[j] = np.einsum("ij,ij,ij->i", mu, found.weights, f)
-        rough[j], lost[j] = found.roughness, found.lost
-    return BlockPath(weights, second, cross, rough, lost, smoothed, cells.logged(f), np.einsum("ij,ij->i", pi, f))
+        smooth = cells.smooth(pitch)
+        w = smooth.weights
+        second = np.einsum("ij,ij,ij->i", mu, w, w) if j else cells.second
+        cross = np.einsum("ij,ij,ij->i", mu, w, cells.ratio) if j else cells.second
+        smoothed = np.einsum("ij,ij,ij->i", mu, w, cells.f)
+        numbers[:, j] = cells.logged(w), second, cross, smooth.roughness, smooth.lost, smoothed
+    return numbers
 
 
-def device_path(cells: Cells, pitches: Floats, device: torch.device) -> BlockPath:
-    """`block_path` in torch."""
-
-    def there(values: Floats) -> torch.Tensor:
-        return torch.tensor(values, dtype=torch.float64, device=device)
-
-    f, mu, pi, ratio, second = map(there, (cells.f, cells.mu, cells.pi, cells.ratio, cells.second))
-    own = torch.as_tensor(np.array(cells.own), device=device)[:, None]
-    found = torch.empty(6, len(pitches), len(f), dtype=torch.float64, device=device)
+def device_numbers(cells: Cells, pitches: Floats, device: torch.device) -> Floats:
+    """`_numbers` in torch."""
+    f, mu, pi, ratio, second, lost = (
+        torch.tensor(values, dtype=torch.float64, device=device)
+        for values in (cells.f, cells.mu, cells.pi, cells.ratio, cells.second, cells.lost)
+    )
+    logged = torch.as_tensor(np.array(cells.own), device=device)[:, None]
+    numbers = torch.empty(6, len(pitches), len(f), dtype=torch.float64, device=device)
     with deterministic():
         for j, pitch in enumerate(pitches.tolist()):
-            if j == 0:
-                smooth = rounding.Smoothed(ratio, there(cells.lost), torch.zeros_like(second))
-            else:
-                smooth = rounding.flat(mu, pi) if np.isinf(pitch) else rounding.rounded(f, mu, pi, pitch)
-            rough = smooth.roughness + (0.5 * smooth.lost if j and cells.drawn is not None else 0.0)
-            w, mass = smooth.weights, mu * smooth.weights
+            sharp = ratio, lost, torch.zeros_like(second)
+            w, gone, rough = rounding.rounded(f, mu, pi, pitch) if j else sharp
+            rough = rough + (0.5 * gone if j and cells.drawn is not None else 0.0)
+            mass = mu * w
             square, cross = ((mass * w).sum(dim=1), (mass * ratio).sum(dim=1)) if j else (second, second)
-            parts = (w.gather(1, own)[:, 0], square, cross, rough, smooth.lost, (mass * f).sum(dim=1))
-            found[:, j] = torch.stack(parts)
-    weights, squares, crosses, roughness, lost, smoothed = found.cpu().numpy()
-    f_logged, f_target = cells.logged(cells.f), np.einsum("ij,ij->i", cells.pi, cells.f)
-    return BlockPath(weights, squares, crosses, roughness, lost, smoothed, f_logged, f_target)
+            parts = w.gather(1, logged)[:, 0], square, cross, rough, gone, (mass * f).sum(dim=1)
+            numbers[:, j] = torch.stack(parts)
+    return numbers.cpu().numpy()
 
 
 def cells_of(
