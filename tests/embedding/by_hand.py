@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from cael.embedding.scores import WeightNumbers, choose_bandwidth, columns_of, scores_of
-from cael.embedding.weight_paths import block_path, cells_of, unit_of
+from cael.embedding.weight_paths import cells_of, unit_of, weights_of
 from cael.estimators.estimator import mean_of
 from cael.inference import intervals as inference
 from cael.inference.weights import effective_sample_size, tail_index
@@ -40,11 +40,10 @@ def weight_path(log, policy, rewards, bandwidths, drawn=None, seed=0):
     unit = unit_of(piece, log.logging, policy, rewards, len(rewards.folds), drawn, seed)
     for fold, rows in enumerate(rewards.folds):
         cells = cells_of(log.logging, policy, rewards, fold, piece.batch().some(rows), drawn, seed)
-        found = block_path(cells, bandwidths * unit)
-        weights[:, rows], second[:, rows], cross[:, rows] = found.weights, found.second, found.cross
-        rough[:, rows], smoothed[:, rows] = found.roughness, found.smoothed
-        f_logged[rows], f_target[rows] = found.f_logged, found.f_target
-        lost += found.lost.sum(axis=1) / n
+        numbers = weights_of(cells, bandwidths * unit)
+        weights[:, rows], second[:, rows], cross[:, rows], rough[:, rows], gone, smoothed[:, rows] = numbers
+        f_logged[rows], f_target[rows] = cells.logged(cells.f), (cells.pi * cells.f).sum(axis=1)
+        lost += gone.sum(axis=1) / n
     return WeightPath(bandwidths, unit, weights, second, cross, rough, lost, smoothed, f_logged, f_target, drawn)
 
 

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from cael.embedding import rounding  # noqa: E402
 from cael.embedding.grid import all_cells, drawn_cells  # noqa: E402
-from cael.embedding.weight_paths import BlockPath, block_path, device_numbers  # noqa: E402
+from cael.embedding.weight_paths import weights_of, weights_on  # noqa: E402
 
 LOG, POLICY = example()
 PITCHES = np.array([0.0, 1e-9, 0.03, 0.4, 3.0, 1e9, np.inf])
@@ -52,7 +52,5 @@ def test_a_path_of_a_device_is_that_of_numpy(drawn):
         cells = all_cells(LOG.logging, POLICY, Known(), 0, batch)
     else:
         cells = drawn_cells(LOG.logging, POLICY, Known(), 0, batch, drawn, seed=3)
-    path = block_path(cells, PITCHES)
-    names = list(BlockPath.__dataclass_fields__)[:6]
-    for name, here in zip(names, device_numbers(cells, PITCHES, torch.device("cpu")), strict=True):
-        np.testing.assert_allclose(here, getattr(path, name), rtol=1e-10, atol=1e-12, err_msg=name)
+    here, there = weights_on(torch.device("cpu"), cells, PITCHES), weights_of(cells, PITCHES)
+    np.testing.assert_allclose(here, there, rtol=1e-10, atol=1e-12)

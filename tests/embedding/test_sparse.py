@@ -98,7 +98,7 @@ def test_inputs_from_a_table_are_those_that_are_made_each_time(most, monkeypatch
     inputs = action_inputs_of([LOG, LOG], 2, CPU)
     a = torch.tensor(np.random.default_rng(0).integers(0, LOG.n_actions, (4, 30)))
     active = torch.tensor([[0, 3], [1, 2], [5, 0], [4, 6]])
-    assert torch.equal(inputs.told(active)(a), inputs.values(a, active))
+    assert torch.equal(inputs.lookup(active)(a), inputs.values(a, active))
 
 
 @pytest.mark.parametrize("shared", [False, True])

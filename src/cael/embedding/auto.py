@@ -71,21 +71,21 @@ class Auto(Estimator):
         learned = [replace(self.cael, seed=self.seed)] if self.learn else []
         return [SNIPS(), SNDR(seed=self.seed), *learned]
 
-    def chosen(self, found: list[Estimate], left_out: list[str]) -> Estimate:
+    def chosen(self, estimates: list[Estimate], left_out: list[str]) -> Estimate:
         """The one of these with the least error, with the warnings that say what was left out."""
-        if not found:
+        if not estimates:
             raise SupportError("Auto found no estimator that can say anything: " + " ".join(left_out))
-        errors = np.array([_error(each) for each in found])
+        errors = np.array([_error(estimate) for estimate in estimates])
         best = int(errors.argmin())
-        winner = found[best]
+        winner = estimates[best]
         path = tuple(
-            Candidate(each.estimator, each.value, float(np.sqrt(error)), True, i == best)
-            for i, (each, error) in enumerate(zip(found, errors, strict=True))
+            Candidate(estimate.estimator, estimate.value, float(np.sqrt(error)), True, i == best)
+            for i, (estimate, error) in enumerate(zip(estimates, errors, strict=True))
         )
-        note = f"Auto took {winner.estimator.split('(')[0]} out of {len(found)}."
-        told = replace(winner.diagnostics, choices=len(found), path=(*path, *winner.diagnostics.path))
-        told = with_warnings(told, (note, *left_out))
-        return replace(winner, estimator=self.name, diagnostics=told, score_range=None)
+        note = f"Auto took {winner.estimator.split('(')[0]} out of {len(estimates)}."
+        d = replace(winner.diagnostics, choices=len(estimates), path=(*path, *winner.diagnostics.path))
+        d = with_warnings(d, (note, *left_out))
+        return replace(winner, estimator=self.name, diagnostics=d, score_range=None)
 
 
 @final

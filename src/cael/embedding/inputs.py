@@ -57,7 +57,7 @@ class ActionInputs:
         column = active.clamp(max=self.features - 1)[:, None]
         return torch.where((active < self.features)[:, None], self.phi[a[..., None], column], own)
 
-    def told(self, active: Tensor) -> Callable[[Tensor], Tensor]:
+    def lookup(self, active: Tensor) -> Callable[[Tensor], Tensor]:
         """`values` of the same inputs for many batches: rows of a table of all actions, where that is not too large."""
         trials, k = self.own.shape
         if trials * k * active.shape[1] > SUMS:
@@ -71,7 +71,7 @@ class ActionInputs:
         return ActionInputs(self.phi, self.own[trial : trial + 1]).values(every[None], active[None])[0]
 
     def norms(
-        self, delta: Tensor, a: Tensor, added: Callable[[Sequence[Tensor]], Sequence[Tensor]] = lambda each: each
+        self, delta: Tensor, a: Tensor, added: Callable[[Sequence[Tensor]], Sequence[Tensor]] = lambda sums: sums
     ) -> Tensor:
         """The norm over h of the sum over rows of input times delta (T, B, h), for all inputs, (T, F + k).
 
@@ -83,16 +83,16 @@ class ActionInputs:
         seen = added([torch.bincount(a.ravel(), minlength=k)])[0].nonzero().ravel()
         place = torch.searchsorted(seen, a)
         count, h = len(seen), delta.shape[2]
-        found = delta.new_zeros(len(delta), self.features + k)
+        norms = delta.new_zeros(len(delta), self.features + k)
         size = max(1, SUMS // (count * h))
         for t in range(0, len(delta), size):
-            some = slice(t, min(t + size, len(delta)))
-            at = torch.arange(some.stop - t, device=a.device)[:, None] * count + place[some]
-            sums = delta.new_zeros((some.stop - t) * count, h).index_add_(0, at.ravel(), delta[some].reshape(-1, h))
+            part = slice(t, min(t + size, len(delta)))
+            at = torch.arange(part.stop - t, device=a.device)[:, None] * count + place[part]
+            sums = delta.new_zeros((part.stop - t) * count, h).index_add_(0, at.ravel(), delta[part].reshape(-1, h))
             sums = added([sums])[0].reshape(-1, count, h)
-            found[some, : self.features] = (self.phi[seen].T @ sums).norm(dim=2)
-            found[some, self.features + seen] = sums.norm(dim=2) * self.own[some][:, seen]
-        return found
+            norms[part, : self.features] = (self.phi[seen].T @ sums).norm(dim=2)
+            norms[part, self.features + seen] = sums.norm(dim=2) * self.own[part][:, seen]
+        return norms
 
 
 def action_inputs_of(logs: Sequence[LoggedData], repeats: int, device: torch.device) -> ActionInputs:

@@ -24,10 +24,6 @@ Parameters: TypeAlias = dict[str, Tensor]
 class Network(Protocol):
     """e = f(x, a) and r_hat(e, x)."""
 
-    @property
-    def cells(self) -> int:
-        """Numbers that `reward_all` holds for one context."""
-
     def init(self, stream: Stream) -> Parameters:
         """Fresh parameters, one draw per trial."""
 
@@ -36,9 +32,6 @@ class Network(Protocol):
 
     def reward(self, p: Parameters, e: Tensor, x: Tensor) -> Tensor:
         """r_hat (..., B) of embeddings (..., B, e) and contexts (..., B, d)."""
-
-    def reward_all(self, p: Parameters, x: Tensor) -> Tensor:
-        """r_hat (T, B, k) of contexts x (T, B, d) with every action, in evaluation mode."""
 
     def masks(self, stream: Stream, batch: int) -> list[Tensor]:
         """Dropout masks of one step."""
@@ -49,14 +42,13 @@ def around_zero(shape: tuple[int, ...], bound: float, stream: Stream) -> Tensor:
     return (2 * stream.uniform(*shape) - 1) * bound
 
 
-def _with_actions(h: Tensor, p: Parameters, phi: Tensor | None, a: Tensor | None) -> Tensor:
-    """h plus W_a phi(a) of actions a (T, B), or of each action in its line; in the order of p."""
+def _with_actions(h: Tensor, p: Parameters, phi: Tensor | None, a: Tensor) -> Tensor:
+    """h plus W_a phi(a) of actions a (T, B), in the order of p."""
     for name in p:
         if name == "phi" and phi is not None:
-            h = h + (phi @ p[name] if a is None else torch.bmm(gather_rows(phi[None], a), p[name]))
+            h = h + torch.bmm(gather_rows(phi[None], a), p[name])
         if name == "onehot":
-            table = p[name]
-            h = h + (table if a is None else torch.gather(table, 1, a[..., None].expand(*a.shape, table.shape[-1])))
+            h = h + torch.gather(p[name], 1, a[..., None].expand(*a.shape, p[name].shape[-1]))
     return h
 
 
@@ -79,6 +71,7 @@ class ContextActionNetwork:
 
     @property
     def cells(self) -> int:
+        """Numbers that `reward_all` holds for one context."""
         return self.n_actions * self.settings.hidden
 
     def init(self, stream: Stream) -> Parameters:
@@ -154,7 +147,10 @@ class ContextActionNetwork:
         """The second hidden layer (T, B * k, h) of contexts with every action; p: settled."""
         h = torch.baddbmm(self._bias(p, "1"), x, p["x"])
         table = h.new_zeros(h.shape[0], self.n_actions, h.shape[-1])
-        table = _with_actions(table, p, self.phi, None)
+        if self.phi is not None:
+            table = table + self.phi @ p["phi"]
+        if self.onehot:
+            table = table + p["onehot"]
         return self._hidden(p, (h[:, :, None] + table[:, None]).reshape(len(h), -1, h.shape[-1]), None)
 
     def _turned(self, p: Parameters, x: Tensor) -> Tensor:
@@ -169,7 +165,10 @@ class ContextActionNetwork:
         return (e * self._turned(p, x)).sum(dim=-1)
 
     def reward_all(self, p: Parameters, x: Tensor) -> Tensor:
-        """As h'(W3 x) + b3'x, where h is the second hidden layer: the product with W3 is one for each context."""
+        """r_hat (T, B, k) of contexts x (T, B, d) with every action, in evaluation mode.
+
+        As h'(W3 x) + b3'x, where h is the second hidden layer: the product with W3 is one for each context.
+        """
         turned = self._turned(p, x)
         v, c = torch.bmm(turned, p["w3"].transpose(1, 2)), (turned * p["b3"][:, None]).sum(dim=-1)
         h = self._every(self.settled(p), x).reshape(*x.shape[:2], self.n_actions, -1)
@@ -185,10 +184,6 @@ class ActionNetwork:
     n_actions: int
     phi: Tensor | None
     onehot: bool
-
-    @property
-    def cells(self) -> int:
-        return self.n_actions
 
     def init(self, stream: Stream) -> Parameters:
         d, f = self.context_dim, 0 if self.phi is None else self.phi.shape[1]
@@ -210,7 +205,3 @@ class ActionNetwork:
     def reward(self, p: Parameters, e: Tensor, x: Tensor) -> Tensor:
         c = p["running_c"].reshape(-1, *([1] * (e.dim() - 2)))
         return (e * x).sum(dim=-1) + c
-
-    def reward_all(self, p: Parameters, x: Tensor) -> Tensor:
-        table = _with_actions(p["b"][:, None].expand(-1, self.n_actions, -1), p, self.phi, None)
-        return torch.bmm(x, table.transpose(1, 2)) + p["running_c"][:, None, None]

@@ -41,7 +41,7 @@ class KeptPath:
     """What the choice asks of the rows, from an answer.
 
     n: how many. r0: taken off the rewards. means: (2J + 2,) of the columns. bandwidths, unit, drawn: of the path.
-    second, cross, roughness, lost: (J,) means over rows of what `BlockPath` has for each of them; shift: of `smoothed`
+    second, cross, roughness, lost: (J,) means over rows of the numbers of `weights_of`; shift: of `smoothed`
     less f_target. residual, reward: variances of r - f and of r. unsupported: target mass on actions that the logging
     policy never plays.
     """

@@ -97,7 +97,7 @@ def choose_bandwidth(name: str, rows: KeptPath, rewards: SparseRewards, form: st
     score = scores[j].blended(anchor, share) if selector == "blend" else scores[j]
     sharp, mixed = share**2 * rows.second[0], 2 * share * (1 - share) * rows.cross[j]
     second = (1 - share) ** 2 * rows.second[j] + sharp + mixed
-    told = replace(
+    diagnostics = replace(
         _weighted(rows, rewards, j, share, float(second)),
         bias_bound=chosen.bias_bound,
         stderr_floor=float(np.sqrt(_noise(rows, form) * second / rows.n)),
@@ -118,7 +118,7 @@ def choose_bandwidth(name: str, rows: KeptPath, rewards: SparseRewards, form: st
             candidates=rows.drawn,
         ),
     )
-    return rows.estimate(name, score, told)
+    return rows.estimate(name, score, diagnostics)
 
 
 def _weighted(rows: KeptPath, rewards: SparseRewards, j: int, share: float, second: float) -> Diagnostics:
@@ -176,9 +176,9 @@ def _noise(rows: KeptPath, form: str) -> float:
 
 
 def _selected(facts: PathFacts, selector: str | float) -> Blend:
-    found = blend(facts)
+    best = blend(facts)
     if selector == "blend":
-        return found
+        return best
     if selector == "slope":
         at = slope(facts.values, WIDTH * np.sqrt(facts.variance))[-1]
     else:
@@ -187,9 +187,9 @@ def _selected(facts: PathFacts, selector: str | float) -> Blend:
         bound = BOUND * float(np.sqrt(facts.hole))
     else:
         # Without the blend, the posterior mean of the bias is not taken away: it is a part of the bound.
-        mean = found.shares[at] * abs(facts.values[at] - facts.sharp)
-        bound = float(mean + BOUND * np.sqrt(max(found.errors[at] - facts.variance[at], 0.0)))
-    return replace(found, index=at, share=float(at == 0), bias_bound=bound)
+        mean = best.shares[at] * abs(facts.values[at] - facts.sharp)
+        bound = float(mean + BOUND * np.sqrt(max(best.errors[at] - facts.variance[at], 0.0)))
+    return replace(best, index=at, share=float(at == 0), bias_bound=bound)
 
 
 def _squared_error(facts: PathFacts, chosen: Blend, selector: str | float) -> float:

@@ -42,6 +42,10 @@ class TrialData:
     def trials(self) -> int:
         return len(self.x)
 
+    def at(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """x, a and r of some rows (T, B)."""
+        return gather_rows(self.x, rows), gather_rows(self.a, rows), gather_rows(self.r, rows)
+
 
 @final
 @dataclass(frozen=True)
@@ -131,7 +135,7 @@ class Batches:
 
     def __init__(self, rows: Sequence[Tensor], size: int, stream: Stream) -> None:
         self.stream = stream
-        self.lengths = np.array([len(each) for each in rows])
+        self.lengths = np.array([len(of_trial) for of_trial in rows])
         self.size = int(min(size, self.lengths.min()))
         if self.size < 2:
             raise InputError("a mini-batch needs at least 2 rows: batch normalisation has no spread with one.")
@@ -142,7 +146,7 @@ class Batches:
     def next(self) -> Tensor:
         short = np.flatnonzero(self.at + self.size > self.lengths)
         if len(short):
-            lengths, trials = (torch.as_tensor(each, device=self.rows.device) for each in (self.lengths[short], short))
+            lengths, trials = (torch.as_tensor(v, device=self.rows.device) for v in (self.lengths[short], short))
             self.order[trials] = self.stream.shuffled_together(self.rows[trials], lengths, trials)
             self.at[short] = 0
         at = self.at.copy()
@@ -155,14 +159,13 @@ class Batches:
 
 def padded(rows: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     """Ragged rows as (T, longest) and which of them are real."""
-    longest = max(len(each) for each in rows)
-    table = torch.stack([torch.nn.functional.pad(each, (0, longest - len(each))) for each in rows])
-    valid = torch.stack([torch.arange(longest, device=each.device) < len(each) for each in rows])
-    return table, valid
+    table = torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True)
+    lengths = torch.tensor([[len(of_trial)] for of_trial in rows], device=table.device)
+    return table, torch.arange(table.shape[1], device=table.device) < lengths
 
 
 def step_at(data: TrialData, rows: Tensor, masks: list[Tensor] | None, record: bool) -> Step:
-    return Step(rows, gather_rows(data.x, rows), gather_rows(data.a, rows), gather_rows(data.r, rows), masks, record)
+    return Step(rows, *data.at(rows), masks, record)
 
 
 def train(
@@ -193,10 +196,10 @@ def train(
 def _split(rows: Sequence[Tensor], holdout: float, stream: Stream) -> tuple[list[Tensor], list[Tensor]]:
     """Rows to train on and rows to watch, for each trial."""
     if holdout == 0:
-        return list(rows), [each[:0] for each in rows]
-    count = max(1, round(holdout * min(len(each) for each in rows)))
-    mixed = [stream.shuffled(each, t) for t, each in enumerate(rows)]
-    return [each[count:] for each in mixed], [each[:count] for each in mixed]
+        return list(rows), [of_trial[:0] for of_trial in rows]
+    count = max(1, round(holdout * min(map(len, rows))))
+    mixed = [stream.shuffled(of_trial, t) for t, of_trial in enumerate(rows)]
+    return [of_trial[count:] for of_trial in mixed], [of_trial[:count] for of_trial in mixed]
 
 
 @final

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import final
-
 import numpy as np
 import torch
 
@@ -29,37 +26,15 @@ processes has better things to do with less."""
 CPU = torch.device("cpu")
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class BlockPath:
-    """Of b rows and J bandwidths; the first is 0 (the plain ratio), the last infinite (1 everywhere).
+def weights_of(cells: Cells, pitches: Floats, device: torch.device = CPU) -> Floats:
+    """(6, J, b) of b rows and J bandwidths; pitches: (J,) bandwidths times the unit, the first 0 (the plain ratio), the
+    last infinite (weights of 1). device: of the arithmetic.
 
-    weights: (J, b). second: (J, b) sum_a mu W^2, what W^2 is on average in this row; cross: (J, b) the same of W w.
-    roughness: (J, b) of `codes.Smoothed`. lost: (J, b) target mass that no weight carries. smoothed: (J, b) sum_a mu W
-    f, the mean of f under the smoothed target. f_logged, f_target: (b,) f of the logged action, and its mean under the
-    target.
+    W of the logged action; sum_a mu W^2, what W^2 is on average in this row; the same of W w; roughness, as of
+    `codes.Smoothed`; target mass that no weight carries; sum_a mu W f, the mean of f under the smoothed target.
     """
-
-    weights: Floats
-    second: Floats
-    cross: Floats
-    roughness: Floats
-    lost: Floats
-    smoothed: Floats
-    f_logged: Floats
-    f_target: Floats
-
-
-def block_path(cells: Cells, pitches: Floats, device: torch.device = CPU) -> BlockPath:
-    """The path of a block of rows; pitches: (J,) bandwidths times the unit, the first 0. device: of the arithmetic."""
-    numbers = _numbers(cells, pitches) if device.type == "cpu" else device_numbers(cells, pitches, device)
-    weights, second, cross, roughness, lost, smoothed = numbers
-    f_logged, f_target = cells.logged(cells.f), np.einsum("ij,ij->i", cells.pi, cells.f)
-    return BlockPath(weights, second, cross, roughness, lost, smoothed, f_logged, f_target)
-
-
-def _numbers(cells: Cells, pitches: Floats) -> Floats:
-    """(6, J, b): the first six fields of `BlockPath`."""
+    if device.type != "cpu":
+        return weights_on(device, cells, pitches)
     mu, numbers = cells.mu, np.empty((6, len(pitches), len(cells.f)))
     for j, pitch in enumerate(pitches):
         smooth = cells.smooth(pitch)
@@ -71,8 +46,8 @@ def _numbers(cells: Cells, pitches: Floats) -> Floats:
     return numbers
 
 
-def device_numbers(cells: Cells, pitches: Floats, device: torch.device) -> Floats:
-    """`_numbers` in torch."""
+def weights_on(device: torch.device, cells: Cells, pitches: Floats) -> Floats:
+    """`weights_of` in torch."""
     f, mu, pi, ratio, second, lost = (
         torch.tensor(values, dtype=torch.float64, device=device)
         for values in (cells.f, cells.mu, cells.pi, cells.ratio, cells.second, cells.lost)
@@ -104,9 +79,10 @@ def width_of(policy: Policy, first: Batch, drawn: int | None) -> int:
     """About how many actions of a row are looked at; first: one row."""
     if drawn is None:
         return first.n_actions
-    found = support(policy, first)
-    listed = 0 if found is None else found.actions.shape[1]
-    return 1 + drawn + listed + (0 if found is not None and not found.rest.any() else drawn)
+    lists = support(policy, first)
+    if lists is None:
+        return 1 + 2 * drawn
+    return 1 + drawn + lists.actions.shape[1] + (drawn if lists.rest.any() else 0)
 
 
 def unit_of(
