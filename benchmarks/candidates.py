@@ -14,8 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 import cael
-from cael.embedding.flagship import solved
-from cael.embedding.rewards import sparse_rewards
+from cael.embedding.exact.flagship import solved
+from cael.embedding.exact.rewards import sparse_rewards
 from cael.estimators.problem import Problem
 
 

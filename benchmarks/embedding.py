@@ -24,9 +24,10 @@ import numpy as np
 import torch
 
 import cael
-from cael.embedding import build, losses, training
-from cael.embedding.inner import SoftmaxHead, sklearn_head
-from cael.embedding.objective import CAELLoss, WeightSource
+from cael.embedding import build, training
+from cael.embedding.published import losses
+from cael.embedding.published.inner import SoftmaxHead, sklearn_head
+from cael.embedding.published.objective import CAELLoss, WeightSource
 from cael.embedding.settings import Objective, objective
 from cael.worlds import PaperWorld
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from cael.embedding.scores import WeightNumbers, choose_bandwidth, columns_of, scores_of
-from cael.embedding.weight_paths import cells_of, unit_of, weights_of
+from cael.embedding.exact.scores import WeightNumbers, choose_bandwidth, columns_of, scores_of
+from cael.embedding.exact.weight_paths import cells_of, unit_of, weights_of
 from cael.estimators.estimator import mean_of
 from cael.inference import intervals as inference
 from cael.inference.weights import effective_sample_size, tail_index

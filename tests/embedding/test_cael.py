@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import cael
-from cael.embedding import codes
-from cael.embedding.flagship import BANDWIDTHS, FORMS
+from cael.embedding.exact import codes
+from cael.embedding.exact.flagship import BANDWIDTHS, FORMS
 from cael.estimators.problem import Problem
 from cael.estimators.selection import slope
 from cael.testing import example
@@ -18,8 +18,8 @@ from cael.worlds import DeficientWorld, EmbeddingWorld, PaperWorld
 
 torch = pytest.importorskip("torch")
 
-from cael.embedding.blend import BOUND  # noqa: E402
-from cael.embedding.rewards import SparseRewards, blocks, sparse_rewards  # noqa: E402
+from cael.embedding.exact.blend import BOUND  # noqa: E402
+from cael.embedding.exact.rewards import SparseRewards, blocks, sparse_rewards  # noqa: E402
 from tests.embedding.by_hand import WeightPath, contributions, estimate_from, weight_path  # noqa: E402
 
 TINY = cael.Growth(steps=20, hidden=8, penalties=(1.5,), restarts=1)

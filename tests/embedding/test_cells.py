@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import cael
-from cael.embedding import codes
+from cael.embedding.exact import codes
 from cael.engine.drawn import sample_in_memory
 from cael.policies import draws
 from cael.policies.policy import draw, probabilities
@@ -16,9 +16,9 @@ from cael.testing import example
 
 torch = pytest.importorskip("torch")
 
-from cael.embedding import inputs as action_inputs  # noqa: E402
-from cael.embedding.grid import all_cells, drawn_cells  # noqa: E402
-from cael.embedding.rewards import sparse_rewards  # noqa: E402
+from cael.embedding.exact import inputs as action_inputs  # noqa: E402
+from cael.embedding.exact.grid import all_cells, drawn_cells  # noqa: E402
+from cael.embedding.exact.rewards import sparse_rewards  # noqa: E402
 from tests.embedding.by_hand import products_of_inputs, weight_path  # noqa: E402
 
 TINY = cael.Growth(steps=20, hidden=8, penalties=(1.5,), restarts=1)
@@ -210,7 +210,7 @@ def test_cael_with_drawn_actions_is_near_to_cael_with_all():
 
 def test_large_problems_draw_by_themselves(monkeypatch):
     assert QUICK.estimate(LOG, POLICY).diagnostics.embedding.candidates is None
-    monkeypatch.setattr("cael.embedding.flagship.MOST_CELLS", 1000)
+    monkeypatch.setattr("cael.embedding.exact.flagship.MOST_CELLS", 1000)
     assert QUICK.estimate(LOG, POLICY).diagnostics.embedding.candidates == 64
     assert replace(QUICK, candidates="all").estimate(LOG, POLICY).diagnostics.embedding.candidates is None
     told = cael.Auto(cael=QUICK).estimate(LOG, POLICY).diagnostics

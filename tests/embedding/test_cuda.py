@@ -7,11 +7,11 @@ import pytest
 import torch
 
 import cael
-from cael.embedding import rewards
-from cael.embedding import sparse_network as sparse
-from cael.embedding import weight_paths as paths
+from cael.embedding.exact import rewards
+from cael.embedding.exact import sparse_network as sparse
+from cael.embedding.exact import weight_paths as paths
+from cael.embedding.exact.weight_paths import cells_of, weights_of
 from cael.embedding.graphs import Replayed
-from cael.embedding.weight_paths import cells_of, weights_of
 from cael.worlds import PaperWorld
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU on this machine")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import cael
-from cael.embedding.learned import AEL_PRESETS
+from cael.embedding.published.learned import AEL_PRESETS
 from cael.embedding.settings import objective
 from cael.estimators.problem import Problem
 from cael.policies.posterior import fit_softmax
@@ -17,9 +17,10 @@ from tests.embedding import slow
 
 torch = pytest.importorskip("torch")
 
-from cael.embedding import inner, training  # noqa: E402
-from cael.embedding import objective as objective_module  # noqa: E402
+from cael.embedding import training  # noqa: E402
 from cael.embedding.network import ActionNetwork  # noqa: E402
+from cael.embedding.published import inner  # noqa: E402
+from cael.embedding.published import objective as objective_module  # noqa: E402
 from cael.embedding.stream import Stream  # noqa: E402
 
 LOG, POLICY = example()

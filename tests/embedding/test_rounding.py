@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cael.embedding import codes
+from cael.embedding.exact import codes
 from cael.testing import example
 
 torch = pytest.importorskip("torch")
 
-from cael.embedding import rounding  # noqa: E402
-from cael.embedding.grid import all_cells, drawn_cells  # noqa: E402
-from cael.embedding.weight_paths import weights_of, weights_on  # noqa: E402
+from cael.embedding.exact import rounding  # noqa: E402
+from cael.embedding.exact.grid import all_cells, drawn_cells  # noqa: E402
+from cael.embedding.exact.weight_paths import weights_of, weights_on  # noqa: E402
 
 LOG, POLICY = example()
 PITCHES = np.array([0.0, 1e-9, 0.03, 0.4, 3.0, 1e9, np.inf])

@@ -13,11 +13,12 @@ from cael.testing import example
 
 torch = pytest.importorskip("torch")
 
-from cael.embedding import build, rewards  # noqa: E402
-from cael.embedding import sparse_network as sparse  # noqa: E402
-from cael.embedding.inputs import ActionInputs, action_inputs_of, standardised  # noqa: E402
-from cael.embedding.proximal import ProximalAdam  # noqa: E402
-from cael.embedding.reward_network import gradients, of_actions, predict, predict_all, start, with_one  # noqa: E402
+from cael.embedding import build  # noqa: E402
+from cael.embedding.exact import rewards  # noqa: E402
+from cael.embedding.exact import sparse_network as sparse  # noqa: E402
+from cael.embedding.exact.inputs import ActionInputs, action_inputs_of, standardised  # noqa: E402
+from cael.embedding.exact.proximal import ProximalAdam  # noqa: E402
+from cael.embedding.exact.reward_network import gradients, of_actions, predict, predict_all, start, with_one  # noqa: E402
 from cael.embedding.rows import gather_rows  # noqa: E402
 from cael.embedding.settings import Growth  # noqa: E402
 from cael.embedding.stream import Stream  # noqa: E402
@@ -94,7 +95,7 @@ def test_no_active_input_is_no_value():
 
 @pytest.mark.parametrize("most", [0, 10**6])
 def test_inputs_from_a_table_are_those_that_are_made_each_time(most, monkeypatch):
-    monkeypatch.setattr("cael.embedding.inputs.SUMS", most)
+    monkeypatch.setattr("cael.embedding.exact.inputs.SUMS", most)
     inputs = action_inputs_of([LOG, LOG], 2, CPU)
     a = torch.tensor(np.random.default_rng(0).integers(0, LOG.n_actions, (4, 30)))
     active = torch.tensor([[0, 3], [1, 2], [5, 0], [4, 6]])

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from cael.embedding import build, training  # noqa: E402
 from cael.embedding.network import ActionNetwork, ContextActionNetwork  # noqa: E402
-from cael.embedding.objective import CAELLoss, WeightSource  # noqa: E402
+from cael.embedding.published.objective import CAELLoss, WeightSource  # noqa: E402
 from cael.embedding.settings import NetworkSettings, Objective, Training  # noqa: E402
 from cael.embedding.stream import Stream  # noqa: E402
 

@@ -18,7 +18,7 @@ from tests.streaming.worlds import COLUMNS, paper
 
 torch = pytest.importorskip("torch")
 
-from cael.embedding import rewards as models  # noqa: E402
+from cael.embedding.exact import rewards as models  # noqa: E402
 
 TINY = cael.Growth(steps=20, penalties=(1.5,), restarts=1)
 QUICK = cael.CAEL(growth=TINY)

@@ -14,8 +14,8 @@ from cael.embedding import (
     NetworkSettings,
     Objective,
     Training,
-    codes,
 )
+from cael.embedding.exact import codes
 from cael.errors import CaelError, InputError, LogError, NeedsError, PolicyError, SupportError
 from cael.estimators import (
     DM,

@@ -8,8 +8,8 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from cael.embedding.blend import BOUND
-from cael.embedding.flagship import CAEL, solved
+from cael.embedding.exact.blend import BOUND
+from cael.embedding.exact.flagship import CAEL, solved
 from cael.engine.answer import Answer, spread
 from cael.engine.asking import Asking
 from cael.engine.columns import Column, Residual, Reward

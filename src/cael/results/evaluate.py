@@ -9,8 +9,8 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from cael.embedding.auto import Auto
-from cael.embedding.flagship import CAEL
-from cael.embedding.learned import AELMIPS, CAELMIPS, NetworkDM
+from cael.embedding.exact.flagship import CAEL
+from cael.embedding.published.learned import AELMIPS, CAELMIPS, NetworkDM
 from cael.engine.answer import Answer
 from cael.engine.asking import as_engine_log, ask
 from cael.engine.columns import Control, Outcome

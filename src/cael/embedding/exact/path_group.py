@@ -21,7 +21,7 @@ from cael.log.pieces import Piece
 from cael.policies.policy import Policy
 
 if TYPE_CHECKING:
-    from cael.embedding.rewards import SparseRewards
+    from cael.embedding.exact.rewards import SparseRewards
 
 MOST_TOP = 2**15
 """Of so many of the largest weights at each end of the blend, the tail index is made at most."""
@@ -108,7 +108,7 @@ class Path:
 
     @property
     def columns(self) -> tuple[Member, ...]:
-        """The columns of `embedding.scores`, and r - f."""
+        """The columns of `scores`, and r - f."""
         return tuple(Member(self, number) for number in range(2 * len(self.bandwidths) + 3))
 
     def around(self) -> AbstractContextManager[None]:
@@ -119,8 +119,8 @@ class Path:
 
     def of(self, piece: Piece, policy: Policy, logging: Policy | None) -> tuple[Floats, PathSums]:
         """The columns (2J + 3, n) of a batch, and its sums."""
-        from cael.embedding.scores import columns_of
-        from cael.embedding.weight_paths import CPU, DEVICE_BYTES, TABLES, cells_of, weights_of, width_of
+        from cael.embedding.exact.scores import columns_of
+        from cael.embedding.exact.weight_paths import CPU, DEVICE_BYTES, TABLES, cells_of, weights_of, width_of
 
         assert logging is not None
         device = self.rewards.device if self.on_device else CPU

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cael.embedding import losses
-from cael.embedding.inner import SoftmaxHead, sklearn_head
-from cael.embedding.losses import SortedWeights
 from cael.embedding.network import Network, Parameters
+from cael.embedding.published import losses
+from cael.embedding.published.inner import SoftmaxHead, sklearn_head
+from cael.embedding.published.losses import SortedWeights
 from cael.embedding.rows import gather_rows
 from cael.embedding.settings import Objective
 from cael.embedding.training import Step

@@ -14,9 +14,9 @@ import torch
 
 from cael.common.types import Array, Floats, Ints
 from cael.embedding.build import rows_at_once
-from cael.embedding.growing import Growing, Member
-from cael.embedding.inputs import centre_and_scale
-from cael.embedding.reward_network import predict, predict_all
+from cael.embedding.exact.growing import Growing, Member
+from cael.embedding.exact.inputs import centre_and_scale
+from cael.embedding.exact.reward_network import predict, predict_all
 from cael.embedding.settings import Growth
 from cael.embedding.training import check_alike, one_thread, pick_device
 from cael.errors import InputError

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from cael.common.types import Floats
-from cael.embedding.blend import BOUND, Blend, PathFacts, blend
+from cael.embedding.exact.blend import BOUND, Blend, PathFacts, blend
 from cael.engine.score import Score
 from cael.estimators.selection import slope
 from cael.inference.diagnostics import NOTHING_LEARNED, Candidate, Diagnostics, EmbeddingFacts, WeightFacts, weighted_by
 from cael.inference.estimate import Estimate
 
 if TYPE_CHECKING:
-    from cael.embedding.path_part import KeptPath
-    from cael.embedding.rewards import SparseRewards
+    from cael.embedding.exact.path_part import KeptPath
+    from cael.embedding.exact.rewards import SparseRewards
 
 HOLES, ENOUGH = 0.01, 10.0
 """The sharp estimate leaves the model out only if less target mass than HOLES lies on actions that are never logged,

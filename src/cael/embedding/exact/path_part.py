@@ -7,8 +7,8 @@ from typing import final
 
 import numpy as np
 
-from cael.embedding.path_group import Path
-from cael.embedding.scores import WeightNumbers, choose_bandwidth
+from cael.embedding.exact.path_group import Path
+from cael.embedding.exact.scores import WeightNumbers, choose_bandwidth
 from cael.engine.answer import Answer
 from cael.engine.columns import Column, Reward
 from cael.engine.parts import Part

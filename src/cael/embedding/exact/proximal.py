@@ -8,7 +8,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from cael.embedding.reward_network import Weights
+from cael.embedding.exact.reward_network import Weights
 
 BETA1, BETA2, EPS = 0.9, 0.99, 1e-8
 

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 
 from cael.common.types import Floats
-from cael.embedding import rounding
-from cael.embedding.grid import Cells, all_cells, drawn_cells
-from cael.embedding.rewards import SparseRewards
+from cael.embedding.exact import rounding
+from cael.embedding.exact.grid import Cells, all_cells, drawn_cells
+from cael.embedding.exact.rewards import SparseRewards
 from cael.embedding.training import deterministic
 from cael.log.logged import Batch
 from cael.log.pieces import Piece

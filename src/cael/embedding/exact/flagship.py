@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 import numpy as np
 
 from cael.common.types import Floats
-from cael.embedding.learned import require_torch
-from cael.embedding.path_group import MOST_TOP, Path
-from cael.embedding.path_part import PathPart
-from cael.embedding.settings import Growth
+from cael.embedding.exact.path_group import MOST_TOP, Path
+from cael.embedding.exact.path_part import PathPart
+from cael.embedding.settings import Growth, require_torch
 from cael.engine.asking import Asking, ask
 from cael.engine.drawn import sample_in_memory
 from cael.engine.parts import Part
@@ -26,7 +25,7 @@ from cael.log.held import Held
 from cael.log.logged import LoggedData
 
 if TYPE_CHECKING:
-    from cael.embedding.rewards import SparseRewards
+    from cael.embedding.exact.rewards import SparseRewards
 
 FORMS = ("plain", "self_normalised", "doubly_robust", "self_normalised_doubly_robust")
 BANDWIDTHS = (0.02, 0.04, 0.08, 0.15, 0.3, 0.5, 0.8, 1.3, 2.0, 4.0, 8.0)
@@ -40,19 +39,19 @@ class CAEL(Estimator):
     """Context-action embeddings with exact weights, tuned by itself; the library's first choice.
 
     f(x, a) is the reward that a sparse network (`Growth`), with a ridge model beside it where that adds something,
-    predicts for rows it has not seen. Noise of our own turns f
-    into a code whose distribution is known (`cael.codes.rounded`), so the marginal weight W(x, a) is exact and its mean
-    is 1. The estimate is V = mean_i sum_a pi(a|x_i) f(x_i, a) + sum_i W_i (r_i - f_i) / sum_i W_i, from bandwidth 0
-    (importance weighting) to infinity (the model corrected by its mean residual). The bandwidth is chosen, and blended
-    with the unbiased end, by estimated mean squared error (`cael.embedding.blend`). Biased in general by what f misses;
-    `interval()` allows for a bias up to a bound on it.
+    predicts for rows it has not seen. We add known noise to f and get a code (`cael.codes.rounded`), so the marginal
+    weight W(x, a) is exact and its mean is 1. The estimate is
+    V = mean_i sum_a pi(a|x_i) f(x_i, a) + sum_i W_i (r_i - f_i) / sum_i W_i, from bandwidth 0 (importance weighting) to
+    infinity (the model corrected by its mean residual). The bandwidth is chosen, and blended with the unbiased end, by
+    estimated mean squared error (`cael.embedding.exact.blend`). Biased in general by what f misses; `interval()` allows
+    for a bias up to a bound on it.
 
     form: "plain" (mean W r), "self_normalised", "doubly_robust", "self_normalised_doubly_robust". selector: "blend";
     "slope" takes one bandwidth by SLOPE++; a number is a bandwidth, in units of the spread of f over actions. folds:
     of the cross-fitting. growth: of the network. candidates: the actions of a row that are looked at: "all"; a number
     of draws from the logging policy, beside the logged action and those of the target, which is as exact but loses
-    target mass that no draw is near to (`cael.embedding.grid`); "auto": all while rows times actions are at most five
-    million, and 64 draws beyond. seed: of folds, training and draws.
+    target mass that no draw is near to (`cael.embedding.exact.grid`); "auto": all while rows times actions are at most
+    five million, and 64 draws beyond. seed: of folds, training and draws.
 
     >>> import cael
     >>> log, policy = cael.testing.example()
@@ -91,7 +90,7 @@ class CAEL(Estimator):
 
     def _path(self, asking: Asking, target: int) -> Path:
         """How the columns of a target are made; the networks are trained where that was not done."""
-        from cael.embedding.weight_paths import DEVICE_CELLS, unit_of
+        from cael.embedding.exact.weight_paths import DEVICE_CELLS, unit_of
 
         log, sample = asking.log, asking.sample(self.growth.rows, self.seed)
         if (sample.log.rewards == sample.log.rewards[0]).all():
@@ -118,7 +117,7 @@ class CAEL(Estimator):
         return self.growth, self.folds, self.seed
 
     def _trained(self, logs: Sequence[LoggedData], seeds: Sequence[int]) -> list[SparseRewards]:
-        from cael.embedding.rewards import sparse_rewards
+        from cael.embedding.exact.rewards import sparse_rewards
 
         return sparse_rewards(logs, self.growth, self.folds, seeds)
 

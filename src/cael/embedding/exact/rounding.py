@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cael.embedding.codes import LEAST
+from cael.embedding.exact.codes import LEAST
 
 
 def rounded(f: Tensor, mu: Tensor, pi: Tensor, pitch: float, shifts: int = 4) -> tuple[Tensor, Tensor, Tensor]:

@@ -17,8 +17,8 @@ from typing import final
 import numpy as np
 
 from cael.common.types import Floats, Ints
-from cael.embedding import codes
-from cael.embedding.rewards import SparseRewards
+from cael.embedding.exact import codes
+from cael.embedding.exact.rewards import SparseRewards
 from cael.log.logged import Batch
 from cael.policies import draws
 from cael.policies.policy import Policy, draw, probabilities, probability_of, support

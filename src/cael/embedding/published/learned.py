@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -11,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 import numpy as np
 
 from cael.common.types import Floats, Ints
-from cael.embedding.settings import NetworkSettings, Objective, Training, objective
+from cael.embedding.settings import NetworkSettings, Objective, Training, objective, require_torch
 from cael.engine.parts import MODEL_BIAS, NOT_TRAINED
-from cael.errors import InputError, NeedsError, choose
+from cael.errors import InputError, choose
 from cael.estimators.estimator import Estimator, mean_of
 from cael.estimators.marginal import EMBEDDING_BIAS, posterior_blocks
 from cael.estimators.problem import Problem
@@ -31,12 +30,6 @@ if TYPE_CHECKING:
 
 
 NOT_CONVERGED = "The final posterior's solver stopped before it converged: raise final_iter."
-
-
-def require_torch(name: str) -> None:
-    """Say what to install where torch is missing."""
-    if importlib.util.find_spec("torch") is None:
-        raise NeedsError(f"{name} needs torch, which is not installed: pip install 'cael[learn]'.")
 
 
 class LearnedMIPS(Estimator):
@@ -66,8 +59,8 @@ class LearnedMIPS(Estimator):
         """Several problems of one shape, trained at once (logs of equal length and the same actions)."""
         require_torch(type(self).__name__)
         from cael.embedding import build, training
-        from cael.embedding.inner import fit_all_rows
-        from cael.embedding.objective import CAELLoss, weights_for
+        from cael.embedding.published.inner import fit_all_rows
+        from cael.embedding.published.objective import CAELLoss, weights_for
 
         logs, reading = [problem.log for problem in problems], self.reading
         schedule = self.schedule(len(logs[0]))
@@ -234,7 +227,7 @@ class NetworkOutcome(OutcomeModel):
         """Networks of several logs of one shape, trained at once, each on its `rows` (all by default)."""
         require_torch(type(self).__name__)
         from cael.embedding import build, training
-        from cael.embedding.objective import CAELLoss
+        from cael.embedding.published.objective import CAELLoss
 
         device = training.pick_device(self.training.device)
         network = build.context_action_network(logs[0], self.network, device)

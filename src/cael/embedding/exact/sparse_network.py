@@ -19,11 +19,11 @@ import torch
 from torch import Tensor
 
 from cael.common.progress import progress
+from cael.embedding.exact.inputs import ActionInputs
+from cael.embedding.exact.parallel import ALONE, Processes, processes
+from cael.embedding.exact.proximal import BETA1, BETA2, ProximalAdam
+from cael.embedding.exact.reward_network import Weights, gradients, predict, start, upper, with_one
 from cael.embedding.graphs import Replayed
-from cael.embedding.inputs import ActionInputs
-from cael.embedding.parallel import ALONE, Processes, processes
-from cael.embedding.proximal import BETA1, BETA2, ProximalAdam
-from cael.embedding.reward_network import Weights, gradients, predict, start, upper, with_one
 from cael.embedding.settings import Growth
 from cael.embedding.stream import Stream
 from cael.embedding.training import Batches, TrialData, deterministic, padded

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 
 from cael.common.types import Array, Floats
-from cael.embedding import sparse_network as sparse
-from cael.embedding.inputs import ActionInputs, action_inputs_of
-from cael.embedding.reward_network import Weights, of_actions
+from cael.embedding.exact import sparse_network as sparse
+from cael.embedding.exact.inputs import ActionInputs, action_inputs_of
+from cael.embedding.exact.reward_network import Weights, of_actions
 from cael.embedding.settings import Growth
 from cael.embedding.training import TrialData
 from cael.log.logged import LoggedData
