@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import cael
-from cael.embedding.flagship import BANDWIDTHS, FORMS
+from cael.embedding.exact import codes
+from cael.embedding.exact.flagship import BANDWIDTHS, FORMS
 from cael.estimators.problem import Problem
 from cael.estimators.selection import slope
 from cael.testing import example
@@ -17,9 +18,8 @@ from cael.worlds import DeficientWorld, EmbeddingWorld, PaperWorld
 
 torch = pytest.importorskip("torch")
 
-from cael.embedding.blend import BOUND  # noqa: E402
-from cael.embedding.grid import smooth  # noqa: E402
-from cael.embedding.rewards import SparseRewards, blocks, sparse_rewards  # noqa: E402
+from cael.embedding.exact.blend import BOUND  # noqa: E402
+from cael.embedding.exact.rewards import SparseRewards, blocks, sparse_rewards  # noqa: E402
 from tests.embedding.by_hand import WeightPath, contributions, estimate_from, weight_path  # noqa: E402
 
 TINY = cael.Growth(steps=20, hidden=8, penalties=(1.5,), restarts=1)
@@ -50,7 +50,8 @@ def known(log, policy, f, bandwidths):
     shape = (len(bandwidths), n)
     weights, second, cross, rough, smoothed, lost = (*(np.zeros(shape) for _ in range(5)), np.zeros(shape[0]))
     for j, i in np.ndindex(shape):
-        found = smooth(f[i : i + 1], mu[i : i + 1], pi[i : i + 1], bandwidths[j])
+        of_row = (mu[i : i + 1], pi[i : i + 1])
+        found = codes.rounded(f[i : i + 1], *of_row, bandwidths[j]) if bandwidths[j] else codes.sharp(*of_row)
         w = found.weights[0]
         weights[j, i] = w[log.actions[i]]
         second[j, i] = sum(mu[i, a] * w[a] ** 2 for a in range(k))
@@ -60,7 +61,7 @@ def known(log, policy, f, bandwidths):
         lost[j] += found.lost[0] / n
     own = f[np.arange(n), log.actions]
     path = WeightPath(np.array(bandwidths), 1.0, weights, second, cross, rough, lost, smoothed, own, (pi * f).sum(1))
-    return path, SparseRewards((np.arange(n),), ((),), np.ones((1, 1)), 1.0, 0, *np.zeros((2, 2)), 0.0, 1.0)
+    return path, SparseRewards((np.arange(n),), ((),), np.ones((1, 1)), 1.0, 0, *np.zeros((2, 2)), 0.0, 1.0, n)
 
 
 @functools.cache

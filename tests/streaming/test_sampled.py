@@ -15,7 +15,7 @@ from sklearn.linear_model import LinearRegression
 
 import cael
 from cael.cli import main
-from cael.embedding.path_group import largest
+from cael.embedding.exact.path_group import largest
 from cael.engine import asking
 from cael.engine.asking import Asking
 from cael.engine.drawn import sample_in_memory, sample_of
@@ -26,8 +26,8 @@ from tests.streaming.worlds import COLUMNS, paper
 
 pytest.importorskip("torch")
 
-from cael.embedding import sparse_network as sparse
-from cael.embedding import weight_paths as paths
+from cael.embedding.exact import sparse_network as sparse
+from cael.embedding.exact import weight_paths as paths
 
 TINY = cael.Growth(steps=20, penalties=(1.5,), restarts=1)
 QUICK = cael.CAEL(growth=TINY)

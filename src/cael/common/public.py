@@ -11,7 +11,7 @@ from cael.embedding import NetworkOutcome as NetworkOutcome
 from cael.embedding import NetworkSettings as NetworkSettings
 from cael.embedding import Objective as Objective
 from cael.embedding import Training as Training
-from cael.embedding import codes as codes
+from cael.embedding.exact import codes as codes
 from cael.errors import CaelError as CaelError
 from cael.errors import InputError as InputError
 from cael.errors import LogError as LogError
@@ -92,7 +92,7 @@ from cael.estimators.doubly_robust import SubGaussianDR as SubGaussianDR
 from cael.estimators.marginal import MIPS as MIPS
 from cael.estimators.selection import SLOPE as SLOPE
 from cael.embedding.auto import Auto as Auto
-from cael.embedding.flagship import CAEL as CAEL
-from cael.embedding.learned import CAELMIPS as CAELMIPS
-from cael.embedding.learned import AELMIPS as AELMIPS
-from cael.embedding.learned import NetworkDM as NetworkDM
+from cael.embedding.exact.flagship import CAEL as CAEL
+from cael.embedding.published.learned import CAELMIPS as CAELMIPS
+from cael.embedding.published.learned import AELMIPS as AELMIPS
+from cael.embedding.published.learned import NetworkDM as NetworkDM

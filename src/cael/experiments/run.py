@@ -140,7 +140,7 @@ def check_machine(tasks: list[trial.Task]) -> None:
     """Refuse at once what this machine cannot do, so that it does not end as the failure of a trial."""
     learned = [task for task in tasks if hasattr(trial.built(task), "solve_many")]
     if learned:
-        from cael.embedding.learned import require_torch
+        from cael.embedding.settings import require_torch
         from cael.embedding.training import pick_device
 
         require_torch(learned[0].name)

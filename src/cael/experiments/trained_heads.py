@@ -26,8 +26,8 @@ import torch
 from torch import Tensor
 
 import cael
-from cael.embedding.blend import TRUST
-from cael.embedding.rewards import SparseRewards, blocks, sparse_rewards
+from cael.embedding.exact.blend import TRUST
+from cael.embedding.exact.rewards import SparseRewards, blocks, sparse_rewards
 from cael.engine.asking import ask
 from cael.experiments.ledger import in_parallel, read_json
 from cael.experiments.markdown import table
