@@ -34,9 +34,6 @@ from cael.log.targets import Target
 from cael.policies.policy import Policy
 from cael.results.evaluation import Evaluation
 
-LEARN = True
-"""Whether `evaluate` trains CAEL's networks unless it is told not to."""
-
 
 def panel(which: str = "default") -> tuple[Estimator, ...]:
     """The estimators that every evaluation shows side by side ("default"), those and the rest ("all"), or "learned".
@@ -58,7 +55,7 @@ def default_estimator(log: EngineLog, targets: Sequence[Target], learn: bool | N
     """
     if not log.has_propensities:
         return DM()
-    if LEARN if learn is None else learn:
+    if learn is None or learn:
         return Auto()
     given = log.predictions is not None and len(targets) == 1
     return SNDR() if given or all(target.complete for target in targets) else SNIPS()
@@ -72,7 +69,7 @@ def panel_with(
     for estimator in given:
         if not isinstance(estimator, Estimator):
             raise InputError(f"estimators must be cael estimators, such as cael.SNIPS(); got {estimator!r}.")
-    first = (Auto(),) if (LEARN if learn is None else learn) else ()
+    first = (Auto(),) if learn is None or learn else ()
     asked = {estimator.name: estimator for estimator in given}
     return {**{estimator.name: estimator for estimator in (*first, *panel())}, **asked}, asked
 
