@@ -42,10 +42,10 @@ def parts():
     labels = np.array([HOSTILE, "new & shiny", "returning", "$x_1$"])[(log.contexts[:, 1] * 4).astype(int)]
     return {
         "evaluation": cael.evaluate(log, world.target, cael.panel("all")),
-        "comparison": cael.compare(log, {HOSTILE: world.target, "uniform": cael.Uniform(12)}),
+        "comparison": cael.compare(log, {HOSTILE: world.target, "uniform": cael.Uniform(12)}, learn=False),
         "audit": cael.audit(log),
-        "segments": cael.segments(log, world.target, labels),
-        "windows": cael.segments(log, world.target, windows=4),
+        "segments": cael.segments(log, world.target, labels, learn=False),
+        "windows": cael.segments(log, world.target, windows=4, learn=False),
         "plan": cael.plan(log, world.target),
         "calibration": cael.calibrate(log, world.target, repeats=4),
         "title": f"Report {HOSTILE}",
