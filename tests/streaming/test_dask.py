@@ -16,7 +16,7 @@ from tests.streaming.worlds import COLUMNS, paper
 
 distributed = pytest.importorskip("distributed")
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # of Dask, about ports and sockets
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore")]  # the warnings of Dask, about ports and sockets
 
 
 @pytest.fixture(scope="module")

@@ -54,6 +54,7 @@ def peak(place, *arguments):
     return done.returncode, done.stdout, int(re.search(r"VmHWM:\s+(\d+) kB", told.read_text())[1]) * 1024
 
 
+@pytest.mark.long
 def test_a_log_that_does_not_fit_is_streamed_within_the_budget(long_log, tmp_path):
     options = (
         "evaluate",

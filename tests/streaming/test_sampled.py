@@ -248,6 +248,7 @@ pathlib.Path(status).write_text(pathlib.Path("/proc/self/status").read_text())
 """
 
 
+@pytest.mark.long
 def test_training_and_weighting_stay_within_the_budget(long, tmp_path):
     """The sample, 100,000 rows without a budget, is as large as the budget allows."""
     where, actions, _ = long
