@@ -44,7 +44,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPLBACKEND", "Agg")
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("name", [pytest.param("README.md", marks=pytest.mark.long), "CONTRIBUTING.md"])
 def test_python_blocks_run(name: str) -> None:
     blocks = PYTHON.findall((ROOT / name).read_text("utf-8"))
     assert blocks, f"{name} has no python block"
