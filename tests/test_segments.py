@@ -159,12 +159,12 @@ def test_bad_arguments():
     with pytest.raises(InputError, match="got both or none"):
         cael.segments(LOG, WORLD.target)
     with pytest.raises(InputError, match="one entry per row"):
-        cael.segments(LOG, WORLD.target, ["a", "b"])
+        cael.segments(LOG, WORLD.target, ["a", "b"], learn=False)
     with pytest.raises(InputError, match="must not be missing; row 0"):
-        cael.segments(LOG, WORLD.target, np.array([None, *LABELS[1:]], dtype=object))
+        cael.segments(LOG, WORLD.target, np.array([None, *LABELS[1:]], dtype=object), learn=False)
     with pytest.raises(InputError, match="at least 20 rows; too few: odd"):
-        cael.segments(LOG, WORLD.target, np.where(np.arange(3000) < 5, "odd", "rest"))
+        cael.segments(LOG, WORLD.target, np.where(np.arange(3000) < 5, "odd", "rest"), learn=False)
     with pytest.raises(InputError, match="more than 1000"):
-        cael.segments(LOG, WORLD.target, np.arange(3000))
+        cael.segments(LOG, WORLD.target, np.arange(3000), learn=False)
     with pytest.raises(InputError, match="needs at least 4000 rows"):
-        cael.segments(LOG, WORLD.target, windows=200)
+        cael.segments(LOG, WORLD.target, windows=200, learn=False)
