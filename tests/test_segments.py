@@ -38,12 +38,12 @@ def test_segments_add_up_to_the_whole(estimator):
 def test_errors_are_those_of_the_rows_of_a_segment():
     found = cael.segments(LOG, WORLD.target, LABELS, learn=False)
     z = cael.compare(LOG, {"target": WORLD.target}, learn=False)["target"].lift.contributions
-    for row in shown():
-        assert row.interval.width == pytest.approx(2 * shown().factor * row.stderr)
     for row in found:
         own = z[row.label == LABELS]
         assert row.stderr == pytest.approx(own.std(ddof=1) / np.sqrt(len(own)))
         assert row.interval.width == pytest.approx(2 * found.factor * row.stderr)
+    for row in shown():  # Auto's interval allows for its bias
+        assert row.interval.width > 2 * shown().factor * row.stderr
 
 
 def test_clusters_are_respected():
