@@ -175,6 +175,7 @@ def test_a_sample_larger_than_the_actions_is_exact():
 # --- memory
 
 
+@pytest.mark.long
 def test_no_array_of_rows_times_actions_is_made():
     """2000 rows and 100,000 actions: a table of them has 1.6 GB; what is needed stays below 100 MB."""
     n, k, m = 2000, 100_000, 20

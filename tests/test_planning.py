@@ -34,6 +34,7 @@ def power(rows, mu, trials=400):
     return seen / trials
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("share", [0.0, 0.5])
 def test_the_power_is_as_promised(share):
     lift = float((PI - MU) @ Q)

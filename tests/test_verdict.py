@@ -1,6 +1,7 @@
 """Verdicts: ok on sound logs, and a sentence with a number on each kind of broken one."""
 
 import dataclasses
+import functools
 import io
 import json
 import re
@@ -24,9 +25,16 @@ LOG = WORLD.sample(3000, seed=0)
 ANSWER = ask(as_engine_log(LOG), {"": WORLD.target}, [cael.SNDR(), cael.SNIPS()])
 
 
-def broken(condition, seed=0):
-    log, _ = experiment.CONDITIONS[condition](LOG, np.random.default_rng(seed))
-    return cael.evaluate(log, WORLD.target, learn=False)
+@functools.cache
+def broken(condition):
+    """What a user sees of the log under this condition."""
+    log, _ = experiment.CONDITIONS[condition](LOG, np.random.default_rng(0))
+    return cael.evaluate(log, WORLD.target)
+
+
+@functools.cache
+def sound():
+    return cael.evaluate(LOG, WORLD.target)
 
 
 def check(found, name):
@@ -76,14 +84,16 @@ def test_shuffled_actions_are_seen_even_under_a_uniform_logging_policy():
     assert cael.evaluate(log, world.target, learn=False).verdict.level == "ok"
     order = np.random.default_rng(0).permutation(2000)
     moved = cael.LoggedData(log.contexts, log.actions[order], log.rewards, logging=log.logging)
-    found = cael.evaluate(moved, world.target, learn=False)
+    found = cael.evaluate(moved, world.target)
     assert found.verdict.level == "caution"
     assert check(found, "action_effect").status == "warn"
 
 
 def test_few_effective_rows_are_refused():
     world = cael.worlds.PaperWorld(n_actions=200, gamma=-0.3)
-    found = cael.evaluate(world.sample(1000, seed=0), world.target, learn=False)
+    log = world.sample(1000, seed=0)
+    assert cael.evaluate(log, world.target).verdict.level == "refuse"
+    found = cael.evaluate(log, world.target, learn=False)
     assert found.verdict.level == "refuse"
     assert check(found, "effective_rows").status == "fail"
     assert check(found, "largest_share").status == "fail"
@@ -91,7 +101,7 @@ def test_few_effective_rows_are_refused():
 
 def test_without_propensities_a_number_is_refused(log, policy):
     bare = cael.LoggedData(log.contexts, log.actions, log.rewards, n_actions=8)
-    found = cael.evaluate(bare, policy, learn=False)
+    found = cael.evaluate(bare, policy)
     assert (found.headline, found.verdict.level, found.overlap) == ("DM", "refuse", None)
     assert "nothing here can check" in found.verdict.reasons[0]
 
@@ -99,9 +109,9 @@ def test_without_propensities_a_number_is_refused(log, policy):
 def test_unsupported_mass_is_a_caution_and_then_a_refusal():
     rng = np.random.default_rng(0)
     log = cael.LoggedData(None, rng.integers(0, 2, 2000), rng.normal(size=2000), logging=[0.5, 0.5, 0.0])
-    assert check(cael.evaluate(log, [0.49, 0.49, 0.02], learn=False), "support").status == "warn"
-    assert check(cael.evaluate(log, [0.4, 0.4, 0.2], learn=False), "support").status == "fail"
-    assert check(cael.evaluate(log, [0.5, 0.5, 0.0], learn=False), "support").status == "pass"
+    for missing, status in ((0.02, "warn"), (0.2, "fail"), (0.0, "pass")):
+        target = [0.5 - missing / 2, 0.5 - missing / 2, missing]
+        assert check(cael.evaluate(log, target, learn=False), "support").status == status
 
 
 def test_estimators_that_should_agree_and_do_not():
@@ -142,11 +152,10 @@ def test_thresholds_are_checked_and_can_be_moved():
         Thresholds(drift=(1.0, "x"))
     with pytest.raises(InputError, match="p_value"):
         Thresholds(p_value=2)
-    strict = cael.evaluate(LOG, WORLD.target, thresholds=Thresholds(effective_rows=(10_000, 1000)), learn=False)
+    strict = cael.evaluate(LOG, WORLD.target, thresholds=Thresholds(effective_rows=(10_000, 1000)))
     assert strict.verdict.level == "refuse"
-    assert cael.compare(
-        LOG, {"a": WORLD.target}, thresholds=Thresholds(effective_rows=(10_000, 1000)), learn=False
-    ).verdict.level == ("refuse")
+    compared = cael.compare(LOG, {"a": WORLD.target}, thresholds=Thresholds(effective_rows=(10_000, 1000)), learn=False)
+    assert compared.verdict.level == "refuse"
 
 
 def test_the_headline_can_be_chosen():
@@ -160,8 +169,8 @@ def test_the_headline_can_be_chosen():
 
 
 def test_direction_and_lift():
-    found = cael.evaluate(LOG, WORLD.target, learn=False)
-    assert found.direction == "better"
+    found = sound()
+    assert (found.headline, found.direction) == ("Auto", "better")
     assert cael.evaluate(LOG, cael.Uniform(10), learn=False).direction == "worse"
     data = json.loads(found.to_json())
     assert data["lift"]["relative"] == pytest.approx(found.lift.value / found.baseline.value)
@@ -171,7 +180,7 @@ def test_direction_and_lift():
 
 
 def test_comparison_carries_a_verdict_for_each_policy():
-    found = cael.compare(LOG, {"new": WORLD.target, "uniform": cael.Uniform(10)}, learn=False)
+    found = cael.compare(LOG, {"new": WORLD.target, "uniform": cael.Uniform(10)})
     assert found.verdict is found["new"].verdict
     assert {row.verdict.level for row in found} == {"ok"}
     data = found.to_dict()["policies"][0]
@@ -185,9 +194,11 @@ def test_comparison_carries_a_verdict_for_each_policy():
 
 def test_compare_and_segments_take_policies_known_on_logged_actions_alone():
     only = cael.LoggedOnly(np.concatenate([WORLD.target.logged_probability(b) for b in LOG.batches(width=10)]))
-    found = cael.compare(LOG, {"new": only}, learn=False)
-    assert found["new"].estimate.value == cael.SNIPS().estimate(LOG, WORLD.target).value
-    assert cael.segments(LOG, only, np.arange(3000) % 3, learn=False).estimator == "SNIPS"
+    snips = cael.SNIPS().estimate(LOG, WORLD.target).value
+    for learn, estimator in ((None, "Auto"), (False, "SNIPS")):  # Auto has SNIPS alone to choose from
+        found = cael.compare(LOG, {"new": only}, learn=learn)
+        assert (found.estimator, found["new"].estimate.value) == (estimator, snips)
+        assert cael.segments(LOG, only, np.arange(3000) % 3, learn=learn).estimator == estimator
     with pytest.raises(cael.NeedsError, match="SNDR"):
         cael.compare(LOG, {"new": only}, cael.SNDR())
 
@@ -201,7 +212,7 @@ def test_verdicts_print():
 
 
 def test_overlap_adds_up():
-    found = cael.evaluate(LOG, WORLD.target, learn=False).overlap
+    found = sound().overlap
     assert sum(found.counts) == len(LOG)
     assert sum(found.shares) == pytest.approx(1)
     assert len(found.edges) == len(found.counts) + 1

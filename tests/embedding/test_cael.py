@@ -323,12 +323,27 @@ def test_odd_logs_give_sane_estimates(log, why):
     assert log.rewards.min() < found.value < log.rewards.max()
 
 
-def test_a_constant_context_changes_nothing():
+def with_context(column, effect=0.0):
+    """The estimate on a log with a third context, which moves the rewards of the last action by so much."""
     log = log_of()
-    wider = cael.LoggedData(
-        np.column_stack([log.contexts, np.full(200, 7.0)]), log.actions, log.rewards, logging=cael.Uniform(4)
-    )
-    assert np.isfinite(QUICK.estimate(wider, target(4)).value)
+    contexts = log.contexts if column is None else np.column_stack([log.contexts, column])
+    rewards = log.rewards + effect * (log.actions == 3)
+    return QUICK.estimate(cael.LoggedData(contexts, log.actions, rewards, logging=cael.Uniform(4)), target(4))
+
+
+def test_a_constant_context_changes_nothing():
+    """Its column is 0 once standardised; one input more moves the estimate by less than a hundredth of its error."""
+    without, zeros, sevens = (with_context(column) for column in (None, np.zeros(200), np.full(200, 7.0)))
+    assert (sevens.value, sevens.stderr) == (zeros.value, zeros.stderr)
+    assert abs(sevens.value - without.value) < 0.01 * without.stderr
+    assert sevens.stderr == pytest.approx(without.stderr, rel=0.01)
+
+
+def test_negative_control_a_context_that_matters_changes_the_estimate():
+    sign = np.random.default_rng(5).choice([-1.0, 1.0], 200)
+    without, known = with_context(None, sign), with_context(sign, sign)
+    assert abs(known.value - without.value) > 0.05 * without.stderr
+    assert known.stderr < 0.95 * without.stderr
 
 
 def test_what_cannot_be_done_is_refused_in_words():

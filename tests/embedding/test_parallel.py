@@ -40,6 +40,7 @@ torch.distributed.destroy_process_group()
 """
 
 
+@pytest.mark.long
 def test_two_processes_give_the_model_of_one(tmp_path: Path):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
