@@ -4,10 +4,9 @@
     python benchmarks/before_after.py COMMIT --write          and writes BEFORE_AFTER.md
     python benchmarks/before_after.py COMMIT --only stream    tasks whose name has this in it
 
-The earlier source is taken from git into a temporary folder. Each task runs in a process of its own, on files that both
-read, before and after in turn, several rounds, after a warm-up on a small log; the least processor time and the least peak
-of resident memory of the rounds count. Times are of the processor, all threads together, so that other work on the
-machine disturbs them little; where a pass runs on several threads, the wall clock is beside them.
+The earlier source is taken from git into a temporary folder. Each task runs in a process of its own, on files that
+both read, before and after in turn, several rounds, after a warm-up on a small log; the least processor time and the
+least peak of resident memory of the rounds count. Processor times are of all threads together.
 """
 
 from __future__ import annotations
@@ -225,17 +224,15 @@ def at_commit(commit: str, folder: Path) -> str:
 
 
 def page(commit: str, lines: list[str]) -> str:
-    return "\n".join(
-        [
-            "# Before and after", "",
-            f"`python benchmarks/before_after.py {commit[:12]} --write`: processor seconds of all threads and peak resident",
-            f"memory with the source of commit {commit[:12]} and with that of the commit that this file is in; the least of",
-            "the rounds, in turn; ratios are after / before. Load of the machine at the end: "
-            f"{os.getloadavg()[0]:.1f} (2 cores).",
-            "", "| task | before s | after s | processor | wall clock | before MiB | after MiB | memory |",
-            "|---|--:|--:|--:|--:|--:|--:|--:|", *lines, "",
-        ]
-    )  # fmt: skip
+    return f"""# Before and after
+
+`python benchmarks/before_after.py {commit[:12]} --write`: processor seconds of all threads and peak memory with
+the source of commit {commit[:12]} and with that of the commit that this file is in; the least of the rounds, in turn;
+ratios are after / before. Load of the machine at the end: {os.getloadavg()[0]:.1f} (2 cores).
+
+| task | before s | after s | processor | wall clock | before MiB | after MiB | memory |
+|---|--:|--:|--:|--:|--:|--:|--:|
+""" + "\n".join([*lines, ""])
 
 
 def main() -> None:

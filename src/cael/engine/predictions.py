@@ -12,8 +12,7 @@ from cael.common.types import Floats
 from cael.errors import InputError
 from cael.io.encode import columns_of, matrix, told
 from cael.io.sources import Source
-from cael.log.held import shifted
-from cael.log.logged import FEW, chunks
+from cael.log.logged import FEW, chunks, row_numbers
 from cael.log.pieces import Piece, numbers_of
 from cael.outcomes.outcome_model import FittedOutcome, FixedOutcome
 from cael.outcomes.ridge import AdditiveOutcome
@@ -88,12 +87,7 @@ class Fixed(Predictions):
         logged, value = np.empty(len(piece)), np.empty(len(piece))
         for part in chunks(len(piece), piece.n_actions):
             batch = piece.batch(part)
-            numbers = piece.numbers
-            if isinstance(numbers, slice):
-                numbers = shifted(part, numbers.start)
-            elif numbers is not None:
-                numbers = numbers[part]
-            rows = batch if numbers is None else replace(batch, rows=numbers)
+            rows = batch if piece.numbers is None else replace(batch, rows=row_numbers(piece.numbers, part))
             logged[part] = self.model.logged(rows)
             value[part] = self.model.value(rows, probabilities(policy, batch))
         return logged, value

@@ -33,7 +33,7 @@ def chunks(n: int, width: int, bytes_each: int = BATCH_BYTES) -> list[slice]:
     return [slice(at, min(at + size, n)) for at in range(0, n, size)]
 
 
-def numbers_of(numbers: slice | Ints, rows: slice | Ints) -> slice | Ints:
+def row_numbers(numbers: slice | Ints, rows: slice | Ints) -> slice | Ints:
     """The numbers of some rows, counted within those that have these numbers."""
     if not isinstance(numbers, slice):
         return numbers[rows]
@@ -84,7 +84,7 @@ class Batch:
     def part(self, rows: slice | Ints) -> Batch:
         """Some of the rows, counted within the batch."""
         return Batch(
-            numbers_of(self.rows, rows), self.contexts[rows], self.actions[rows], self.rewards[rows],
+            row_numbers(self.rows, rows), self.contexts[rows], self.actions[rows], self.rewards[rows],
             at_rows(self.propensities, rows), self.n_actions, self.action_features, at_rows(self.places, rows),
         )  # fmt: skip
 

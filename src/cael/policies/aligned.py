@@ -8,7 +8,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from cael.common.types import Floats, Ints, settle
-from cael.log.logged import Batch, numbers_of
+from cael.log.logged import Batch, row_numbers
 from cael.policies import policy as gate
 from cael.policies.policy import Policy, Tabular, Uniform, row_entries
 from cael.policies.support import Support
@@ -34,7 +34,7 @@ class Aligned(Policy):
         return repr(self.inner)
 
     def _there(self, batch: Batch) -> Batch:
-        return replace(batch, rows=numbers_of(self.numbers, batch.rows))
+        return replace(batch, rows=row_numbers(self.numbers, batch.rows))
 
     def probabilities(self, batch: Batch) -> Floats:
         return gate.probabilities(self.inner, self._there(batch))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cael.common.types import Floats
-from cael.engine.asking import Asking, ask
+from cael.engine.asking import ask, lacking
 from cael.engine.learning import in_memory
 from cael.errors import NeedsError, positive_int
 from cael.estimators import Estimator
@@ -163,12 +163,11 @@ def calibrate(
     log, policy = in_memory(log, policy, seed, _most(log.n_actions, rows))
     held = Held(log)
     refuse_constant_rewards(held)
-    asking = Asking(held, (held.target(policy),), 0.0)
-    for need in ("probabilities", "propensities"):
-        if missing := asking.missing((need,), 0):
-            raise NeedsError(f"calibrate needs {missing[0]}.")
+    target = held.target(policy)
+    for need in lacking(("probabilities", "propensities"), held, target):
+        raise NeedsError(f"calibrate needs {need}.")
     given = only_estimators(panel() if estimators is None else estimators, "cael.MIPS()")
-    usable = [estimator for estimator in given if not asking.missing(estimator.needs, 0)]
+    usable = [estimator for estimator in given if not lacking(estimator.needs, held, target)]
     if not usable:
         raise NeedsError("none of the estimators can be computed on this log and policy.")
     redrawn = held.logging is not None
