@@ -3,26 +3,31 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUN := .venv/.installed
 DEV := .venv/.installed-dev
+# Two processes with one thread each (tests/conftest.py); TESTS='.venv/bin/python -m pytest' is one process.
+TESTS ?= $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo test check slow fuzz mutants bench readings verdicts verdicts-learned quick docs clean
+.PHONY: demo test long check slow fuzz mutants bench readings verdicts verdicts-learned quick docs clean
 
 demo: $(RUN)
 	$(BIN)/cael demo
 
 test: $(DEV)
-	$(BIN)/python -m pytest
+	$(TESTS)
+
+long: $(DEV)
+	$(TESTS) -m 'long and not slow'
 
 check: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	$(TESTS)
 
 slow: $(DEV)
 	$(BIN)/python -m pytest -m slow
 
 fuzz: $(DEV)
-	CAEL_FUZZ=1 $(BIN)/python -m pytest -m 'not slow' -q
+	CAEL_FUZZ=1 $(TESTS) -m 'not slow'
 
 mutants: $(DEV)
 	$(BIN)/python -m tests.mutants --jobs 2

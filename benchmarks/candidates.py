@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import replace
 
 import numpy as np
 
 import cael
-from cael.embedding.flagship import estimate_from
-from cael.embedding.rewards import sparse_rewards
-from cael.embedding.weight_paths import weight_path
+from cael.embedding.exact.flagship import solved
+from cael.embedding.exact.rewards import sparse_rewards
 from cael.estimators.problem import Problem
 
 
@@ -35,15 +35,11 @@ def main() -> None:
     print("| draws | bias | mean squared error | its standard error | covered | lost mass | seconds for the weights |")
     print("|---|---|---|---|---|---|---|")
     for each in given.draws.split(","):
-        drawn, start = None if each == "all" else int(each), time.process_time()
-        found = [
-            estimate_from(
-                "CAEL", Problem(log, world.target),
-                weight_path(log, world.target, rewards, estimator.bandwidths, drawn, seed), rewards,
-                estimator.form, estimator.selector,
-            )
-            for log, rewards, seed in zip(logs, fitted, seeds, strict=True)
-        ]  # fmt: skip
+        candidates, start = each if each == "all" else int(each), time.process_time()
+        found = []
+        for log, rewards, seed in zip(logs, fitted, seeds, strict=True):
+            one = replace(estimator, candidates=candidates, seed=seed)
+            found.append(solved(Problem(log, world.target), one, {one.trained_by: rewards}))
         spent = (time.process_time() - start) / len(logs)
         errors = np.array([e.value - truth for e in found])
         squares = errors**2

@@ -24,9 +24,10 @@ import numpy as np
 import torch
 
 import cael
-from cael.embedding import build, losses, training
-from cael.embedding.inner import SoftmaxHead, sklearn_head
-from cael.embedding.objective import CAELLoss, WeightSource
+from cael.embedding import build, training
+from cael.embedding.published import losses
+from cael.embedding.published.inner import SoftmaxHead, sklearn_head
+from cael.embedding.published.objective import CAELLoss, WeightSource
 from cael.embedding.settings import Objective, objective
 from cael.worlds import PaperWorld
 
@@ -110,7 +111,7 @@ def step_seconds(preset: str, after: int, literal: bool) -> tuple[float, float, 
     log, chosen = world.sample(ROWS, 0), objective(preset)
     network = build.context_action_network(log, cael.NetworkSettings(), CPU)
     weights = WeightSource([log], [world.target], CPU, sort=chosen.posterior_gradient, log_mu=False)
-    fast = CAELLoss(network, chosen, weights, len(log), log.n_actions)
+    fast = CAELLoss(network, chosen, weights)
     loss = Literal(network, chosen, weights, len(log), log.n_actions) if literal else fast
     clock = Clock(loss, fast, after)
     steps = after + STEPS + 2

@@ -98,6 +98,19 @@ def plain_types(app, what, name, obj, options, signature: str | None, returned: 
     return clean(signature), clean(returned)
 
 
+def with_estimators(text: str) -> str:
+    """A page in which a line {{estimators}}, or one of a directive with it, stands for all that cael.estimators has."""
+    names = [name for name in cael.estimators.__all__ if name != "Estimator"]
+    line = re.compile(r"^.*\{\{estimators\}\}\n", re.MULTILINE)
+    return line.sub(lambda found: "".join(found[0].replace("{{estimators}}", name) for name in names), text)
+
+
+def fill_in(app, docname: str, source: list[str]) -> None:
+    """The lists of names in a page that follow from the package."""
+    source[0] = with_estimators(source[0])
+
+
 def setup(app) -> None:
+    app.connect("source-read", fill_in)
     app.connect("autodoc-process-docstring", as_restructured_text)
     app.connect("autodoc-process-signature", plain_types)

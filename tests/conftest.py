@@ -2,11 +2,15 @@
 
 import os
 
+# Before anything loads numpy or torch: two processes of many threads each would wait for one another.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(variable, "1")
+
 import pytest
 from hypothesis import HealthCheck, settings
 
 import cael
-import cael.results.evaluate
 from cael.testing import example
 
 # The same examples each time, so that a commit passes or fails for good; `make fuzz` looks for new ones.
@@ -19,8 +23,6 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("cael")
-# `evaluate` leaves Auto, which trains networks for seconds, out unless a test asks for it with learn=True.
-cael.results.evaluate.LEARN = False
 
 
 @pytest.fixture

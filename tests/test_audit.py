@@ -4,13 +4,16 @@ import io
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import csv
 from rich.console import Console
 
 import cael
 from cael import InputError
 from cael.experiments import verdicts as experiment
 from cael.judging.survey import action_drift, row_keys
+from tests.streaming.logs import K, table, write
 
 WORLD = cael.worlds.PaperWorld(n_actions=20, gamma=0.3)
 LOG = WORLD.sample(3000, seed=0)
@@ -137,6 +140,73 @@ def test_it_prints_and_serialises():
     assert "audit: fail" in out.getvalue()
     assert "<table>" in found._repr_html_()
     assert repr(found).startswith("Audit(fail")
+
+
+COLUMNS = {"contexts": "x_*", "propensity": "propensity"}
+
+
+def stream_and_memory(folder, rows, **options):
+    where = write(folder, rows, [700], 90)
+    return cael.scan(where, COLUMNS, n_actions=K, **options), cael.read(where, COLUMNS, n_actions=K, **options)
+
+
+def same(streamed, kept):
+    """Equal audits, but for the names of the logs and the last digits."""
+    a, b = ({**each.to_dict(), "log": "", "fingerprint": ""} for each in (streamed, kept))
+    for name in ("actions", "deciles", "periods", "checks"):
+        for one, other in zip(a.pop(name), b.pop(name), strict=True):
+            for key, value in one.items():
+                assert value == (pytest.approx(other[key], rel=1e-9) if isinstance(value, float) else other[key]), name
+    assert a == b
+
+
+@pytest.mark.parametrize("options", [{}, {"logging": "dense:mu_*"}], ids=["propensities", "logging"])
+@pytest.mark.parametrize("broken", [False, True])
+def test_the_audit_of_a_log_in_files_is_that_of_the_log_in_memory(tmp_path, options, broken):
+    rows = table(1200)
+    rng = np.random.default_rng(0)
+    mu = rng.dirichlet(np.full(K, 4.0), 1200)
+    for action in range(K):
+        rows = rows.append_column(f"mu_{action}", pa.array(mu[:, action]))
+    actions = np.array([rng.choice(K, p=row) for row in (mu[::-1] if broken else mu)])
+    rows = rows.set_column(rows.column_names.index("action"), "action", pa.array(actions))
+    rows = rows.set_column(rows.column_names.index("propensity"), "propensity", pa.array(mu[np.arange(1200), actions]))
+    streamed, kept = (cael.audit(log) for log in stream_and_memory(tmp_path, rows, **options))
+    same(streamed, kept)
+    assert streamed.status == ("fail" if broken else kept.status)
+    assert streamed.log.startswith("ScannedLog(n=1200")
+
+
+def test_times_count_in_files_as_in_memory_and_their_disorder_is_said(tmp_path):
+    rows = table(1200, clusters=100)
+    at = np.arange(1200) + np.datetime64("2026-01-01", "s")
+    for name, times, status in (("order", at, "pass"), ("disorder", at[::-1], "unknown")):
+        where = write(tmp_path / name, rows.append_column("time", pa.array(times)), [700], 90)
+        columns = {**COLUMNS, "timestamp": "time", "cluster": "user"}
+        found = cael.audit(cael.scan(where, columns, n_actions=K))
+        assert [found[check].status for check in ("reward_drift", "action_drift")] == [status, status]
+        if name == "order":
+            same(found, cael.audit(cael.read(where, columns, n_actions=K)))
+        assert ("periods" in [check.name for check in found.checks]) == (name == "order")
+
+
+def test_text_files_whose_rows_are_not_counted_may_be_too_short_for_periods(tmp_path):
+    rows = table(300).select(["action", "reward", "propensity", "x_0", "x_1"])
+    csv.write_csv(rows, tmp_path / "log.csv")
+    found = cael.audit(cael.scan(tmp_path / "log.csv", COLUMNS, n_actions=K))
+    assert found["reward_drift"].status == found["action_drift"].status == "unknown"
+    assert found["reward_drift"].sentence == "300 rows are too few to look for changes over time."
+    assert found.periods == ()
+
+
+def test_copies_are_not_looked_for_in_a_part_of_a_log(tmp_path, monkeypatch):
+    monkeypatch.setattr(cael.engine.learning.in_memory, "__defaults__", (300,))
+    there, kept = stream_and_memory(tmp_path, table(1200))
+    found, whole = cael.audit(there), cael.audit(kept)
+    assert found["duplicates"].status == "unknown"
+    assert "of 1,200 rows stand for this log" in found["duplicates"].sentence
+    for check in ("sums", "frequencies", "reward_drift"):
+        assert found[check].value == pytest.approx(whole[check].value, rel=1e-9)
 
 
 def test_bad_arguments():

@@ -26,7 +26,7 @@ def run(capsys, *arguments):
 def test_demo(capsys):
     code, out, _ = run(capsys, "demo", "--rows", "300", "--actions", "10")
     assert code == 0
-    for name in ("LoggedMean", "IPS", "SNIPS", "DM", "DR", "SNDR", "MIPS"):
+    for name in ("Auto", "LoggedMean", "IPS", "SNIPS", "DM", "DR", "SNDR", "MIPS"):
         assert name in out
     assert "The truth" in out
 
@@ -48,9 +48,9 @@ def test_simulate_then_evaluate(capsys, tmp_path):
     code, out, _ = run(capsys, "evaluate", file, "--estimators", "BaselineIPS", "DRos", "--format", "json")
     assert code == 0
     names = [each["estimator"] for each in json.loads(out)["estimates"]]
-    assert names == ["LoggedMean", "IPS", "SNIPS", "DM", "DR", "SNDR", "BaselineIPS", "DRos"]
+    assert names == ["Auto", "LoggedMean", "IPS", "SNIPS", "DM", "DR", "SNDR", "BaselineIPS", "DRos"]
     np.save(tmp_path / "other.npy", np.full(6, 1 / 6))
-    assert run(capsys, "evaluate", file, "--policy", str(tmp_path / "other.npy"))[0] == 0
+    assert run(capsys, "evaluate", file, "--policy", str(tmp_path / "other.npy"), "--no-learn")[0] == 0
     np.save(tmp_path / "logged.npy", np.full(200, 0.4))
     code, out, _ = run(capsys, "evaluate", file, "--policy", str(tmp_path / "logged.npy"))
     assert code == 3  # the weights average 2.4: that cannot be the probability of the logged action
@@ -128,7 +128,7 @@ def test_a_file_that_is_no_archive_is_an_error_and_not_a_traceback(capsys, tmp_p
 def test_the_level_reaches_the_json(capsys, tmp_path):
     file = str(tmp_path / "log.npz")
     run(capsys, "simulate", file, "--rows", "80", "--actions", "4")
-    _, out, _ = run(capsys, "evaluate", file, "--level", "0.5", "--format", "json")
+    _, out, _ = run(capsys, "evaluate", file, "--level", "0.5", "--no-learn", "--format", "json")
     data = json.loads(out)
     assert data["level"] == 0.5
     assert {each["interval"]["level"] for each in data["estimates"]} == {0.5}

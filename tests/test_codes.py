@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from cael.embedding import codes
+from cael.embedding.exact import codes
 
 TIGHT = {"rtol": 1e-9, "atol": 1e-9}
 

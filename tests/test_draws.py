@@ -143,8 +143,8 @@ def listed(actions, p, rest):
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (listed([[0], [K]], [[1.0], [1.0]], [0, 0]), "distinct and in 0..6.*row 1"),
-        (listed([[1, 1], [0, 2]], [[0.5, 0.5], [0.5, 0.5]], [0, 0]), "distinct and in 0..6.*row 0"),
+        (listed([[0], [K]], [[1.0], [1.0]], [0, 0]), "in 0..6.*row 1"),
+        (listed([[1, 1], [0, 2]], [[0.5, 0.5], [0.5, 0.5]], [0, 0]), "listed twice; row 0"),
         (listed([[1, -1], [0, 2]], [[0.5, 0.5], [0.5, 0.5]], [0, 0]), "0 in empty places.*row 0"),
         (listed([[1, 2], [0, 2]], [[1.5, -0.5], [0.5, 0.5]], [0, 0]), ">= 0.*row 0"),
         (listed([[1], [0]], [[1.0], [0.4]], [0, 0.05]), "must sum to 1.*row 1"),

@@ -11,7 +11,22 @@ import cael
 from cael import InputError, LogError, NeedsError, SupportError, panel
 from cael.results.pictures import axis, picture
 
-ALWAYS = ["LoggedMean", "IPS", "SNIPS", "DM", "DR", "SNDR"]
+PLAIN = ["LoggedMean", "IPS", "SNIPS", "DM", "DR", "SNDR"]
+ALWAYS = ["Auto", *PLAIN]
+EVERY = [cael.Auto(), *panel("all"), cael.IPS(clip=2.0)]
+
+
+@pytest.fixture(scope="module")
+def evaluation():
+    """What a user gets, with more estimators than are always there."""
+    log, policy = cael.testing.example()
+    return cael.evaluate(log, policy, EVERY)
+
+
+@pytest.fixture(scope="module")
+def comparison():
+    log, policy = cael.testing.example()
+    return cael.compare(log, {"target": policy, "uniform": cael.Uniform(8), "same": log.logging, "<b>": policy})
 
 
 def printed(thing, width=100):
@@ -20,33 +35,33 @@ def printed(thing, width=100):
     return out.getvalue()
 
 
-def test_the_panel_is_always_there(log, policy):
-    assert [each.estimator for each in cael.evaluate(log, policy)] == ALWAYS
-    more = cael.evaluate(log, policy, [cael.MIPS(), cael.IPS(clip=2.0)])
-    assert [each.estimator for each in more] == [*ALWAYS, "MIPS", "IPS(clip=2)"]
+def test_the_panel_is_always_there(log, policy, evaluation):
+    """Auto is in it unless it is left out; what is asked for comes after it."""
+    more = [estimator.name for estimator in EVERY if estimator.name not in ALWAYS]
+    assert [estimate.estimator for estimate in evaluation] == [*ALWAYS, *more]
+    for learn in (None, True):
+        assert [estimate.estimator for estimate in cael.evaluate(log, policy, learn=learn)] == ALWAYS
+    assert [estimate.estimator for estimate in cael.evaluate(log, policy, learn=False)] == PLAIN
 
 
-def test_auto_comes_first_and_is_the_headline(log, policy):
-    """`learn` decides; the lift's interval counts the bias of the best estimate."""
-    found = cael.evaluate(log, policy, learn=True)
-    assert [each.estimator for each in found] == ["Auto", *ALWAYS]
-    assert found.headline == "Auto"
-    assert found.lift.diagnostics.bias_bound == found.best.diagnostics.bias_bound is not None
-    wide, narrow = found.lift.interval(), found.lift.interval(method="normal")
+def test_auto_comes_first_and_is_the_headline(evaluation):
+    """The lift's interval counts the bias of the best estimate."""
+    assert evaluation.headline == "Auto"
+    assert evaluation.lift.diagnostics.bias_bound == evaluation.best.diagnostics.bias_bound is not None
+    wide, narrow = evaluation.lift.interval(), evaluation.lift.interval(method="normal")
     assert wide.low <= narrow.low < narrow.high <= wide.high
-    assert [each.estimator for each in cael.evaluate(log, policy, learn=False)] == ALWAYS
 
 
-def test_evaluation_gives_what_the_estimators_give_alone(log, policy):
-    found = cael.evaluate(log, policy, panel("all"))
-    for estimator in panel("all"):
-        assert found[estimator.name].value == pytest.approx(estimator.estimate(log, policy).value, rel=1e-12)
-    with pytest.raises(KeyError, match="no estimate named 'XYZ'; there are: LoggedMean"):
-        found["XYZ"]
+def test_evaluation_gives_what_the_estimators_give_alone(log, policy, evaluation):
+    for estimator in EVERY:
+        assert evaluation[estimator.name].value == pytest.approx(estimator.estimate(log, policy).value, rel=1e-12)
+    with pytest.raises(KeyError, match="no estimate named 'XYZ'; there are: Auto, LoggedMean"):
+        evaluation["XYZ"]
 
 
 def test_one_estimator_needs_no_list_and_others_are_refused(log, policy):
-    assert cael.evaluate(log, policy, cael.MIPS())["MIPS"].value == cael.MIPS().estimate(log, policy).value
+    found = cael.evaluate(log, policy, cael.MIPS(), learn=False)
+    assert found["MIPS"].value == cael.MIPS().estimate(log, policy).value
     with pytest.raises(InputError, match="must be cael estimators"):
         cael.evaluate(log, policy, ["IPS"])
 
@@ -54,7 +69,7 @@ def test_one_estimator_needs_no_list_and_others_are_refused(log, policy):
 def test_what_cannot_be_computed_is_listed_with_the_reason(log, policy):
     partial = cael.LoggedOnly(np.full(len(log), 0.2))
     found = cael.evaluate(log, partial)
-    assert [each.estimator for each in found] == ["LoggedMean", "IPS", "SNIPS"]
+    assert [each.estimator for each in found] == ["Auto", "LoggedMean", "IPS", "SNIPS"]
     assert [name for name, _ in found.skipped] == ["DM", "DR", "SNDR"]
     assert "DM was not computed: it needs the target's probabilities of all actions" in printed(found, 400)
     with pytest.raises(NeedsError, match="DR"):
@@ -97,27 +112,24 @@ def test_constant_rewards_are_refused_by_evaluate_and_compare_only():
     assert cael.SNIPS().estimate(log, [0.9, 0.1]).value == 0
 
 
-def test_json_and_html(log, policy):
-    found = cael.evaluate(log, policy)
-    data = json.loads(found.to_json())
-    assert [each["estimator"] for each in data["estimates"]] == ALWAYS
-    first = data["estimates"][1]
-    told = {"estimator", "value", "stderr", "interval", "normal_interval", "n", "fingerprint", "diagnostics"}
-    assert set(first) == told
-    html = found._repr_html_()
-    assert html.count("<tr>") == 1 + len(ALWAYS)
+def test_json_and_html(evaluation):
+    data = json.loads(evaluation.to_json())
+    assert [row["estimator"] for row in data["estimates"]] == [estimate.estimator for estimate in evaluation]
+    keys = {"estimator", "value", "stderr", "interval", "normal_interval", "n", "fingerprint", "diagnostics"}
+    assert all(set(row) == keys for row in data["estimates"])
+    html = evaluation._repr_html_()
+    assert html.count("<tr>") == 1 + len(data["estimates"])
     assert "EpsilonGreedy" in html
 
 
-def test_html_escapes_names(log, policy):
-    found = cael.compare(log, {"<b>": policy})
-    assert "&lt;b&gt;" in found._repr_html_()
-    assert "<b>" not in found._repr_html_()
+def test_html_escapes_names(comparison):
+    assert "&lt;b&gt;" in comparison._repr_html_()
+    assert "<b>" not in comparison._repr_html_()
 
 
 @pytest.mark.parametrize("width", [80, 130])
-def test_the_table_fits_the_terminal(log, policy, width):
-    text = printed(cael.evaluate(log, policy), width)
+def test_the_table_fits_the_terminal(evaluation, width):
+    text = printed(evaluation, width)
     assert max(map(len, text.splitlines())) <= width
     assert "SNIPS" in text
     assert ("max weight" in text) == (width >= 110)
@@ -138,30 +150,36 @@ def test_estimates_of_different_logs_do_not_subtract(log, policy):
         cael.IPS().estimate(log, policy) - 1.0
 
 
-def test_compare(log, policy):
-    found = cael.compare(log, {"target": policy, "uniform": cael.Uniform(8), "same": log.logging})
-    assert [row.name for row in found] == sorted(("target", "uniform", "same"), key=lambda n: -found[n].estimate.value)
-    row = found["target"]
-    paired = cael.SNDR().estimate(log, policy) - cael.LoggedMean().estimate(log, policy)
+def test_compare(log, policy, comparison):
+    names = [row.name for row in comparison]
+    assert names == sorted(names, key=lambda name: -comparison[name].estimate.value)
+    row = comparison["target"]
+    assert (comparison.estimator, row.estimate.estimator) == ("Auto", "Auto")
+    paired = row.estimate - cael.LoggedMean().estimate(log, policy)
     assert row.lift.value == pytest.approx(paired.value, abs=paired.stderr)
     assert row.lift.stderr < paired.stderr
     assert row.interval.width > row.lift.interval().width
-    assert found["same"].direction == "no difference shown"
-    assert found["same"].interval.width < 1e-9  # the logging policy against itself
-    assert {"estimator", "baseline", "level", "simultaneous_factor", "policies"} == set(
-        json.loads(json.dumps(found.to_dict()))
-    )
-    assert "target" in printed(found)
-    assert "Comparison(" in repr(found)
+    assert comparison["same"].direction == "no difference shown"
+    assert set(json.loads(json.dumps(comparison.to_dict()))) == {
+        "estimator", "baseline", "level", "simultaneous_factor", "policies"
+    }  # fmt: skip
+    assert "target" in printed(comparison)
+    assert "Comparison(" in repr(comparison)
     with pytest.raises(KeyError, match="no policy named"):
-        found["nobody"]
+        comparison["nobody"]
     with pytest.raises(InputError, match="at least one"):
         cael.compare(log, {})
     assert len(cael.compare(log, [policy, cael.Uniform(8)], cael.SNIPS()).rows) == 2
 
 
+def test_without_learning_the_logging_policy_has_no_lift_over_itself(log):
+    found = cael.compare(log, {"same": log.logging, "uniform": cael.Uniform(8)}, learn=False)
+    assert found.estimator == "SNDR"
+    assert found["same"].interval.width < 1e-9
+
+
 def test_one_policy_has_the_plain_interval(log, policy):
-    found = cael.compare(log, {"target": policy})
+    found = cael.compare(log, {"target": policy}, learn=False)
     assert found.factor == pytest.approx(1.96, abs=0.08)
 
 

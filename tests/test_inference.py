@@ -24,7 +24,7 @@ def log_of(rewards, **more):
 
 def test_normal_and_t_are_the_textbook_ones():
     se = Z.std(ddof=1) / math.sqrt(len(Z))
-    normal, t = inference.normal(Z, 0.9), inference.student(Z, 0.9)
+    normal, t = inference.interval(Z, 0.9, "normal"), inference.interval(Z, 0.9, "t")
     assert (normal.low, normal.high) == pytest.approx(scipy.stats.norm.interval(0.9, Z.mean(), se))
     assert (t.low, t.high) == pytest.approx(scipy.stats.t.interval(0.9, len(Z) - 1, Z.mean(), se))
 
@@ -143,12 +143,10 @@ def test_the_range_is_never_taken_from_the_sample():
 
 def test_policies_supply_the_largest_weight():
     log = cael.LoggedData(None, [0, 1, 2, 3] * 5, RNG.random(20), logging=cael.Uniform(4))
-    problem = cael.Problem(log, cael.EpsilonGreedy([0.0, 0.0, 1.0, 0.0], epsilon=0.2))
-    assert problem.max_weight == pytest.approx(4.0)
-    tabular = cael.Problem(log, cael.Tabular([0.1, 0.2, 0.3, 0.4]))
-    assert tabular.max_weight == pytest.approx(1.6)
-    clipped = cael.IPS(clip=1.2).solve(tabular)
-    assert clipped.score_range.max_weight == pytest.approx(1.2)
+    greedy, tabular = cael.EpsilonGreedy([0.0, 0.0, 1.0, 0.0], epsilon=0.2), cael.Tabular([0.1, 0.2, 0.3, 0.4])
+    for policy, clip, most in ((greedy, None, 4.0), (tabular, None, 1.6), (tabular, 1.2, 1.2)):
+        assert cael.IPS(clip=clip).estimate(log, policy).score_range.max_weight == pytest.approx(most)
+    assert cael.IPS(clip=1.2).solve(cael.Problem(log, tabular)).score_range.max_weight == pytest.approx(1.2)
 
 
 @pytest.mark.parametrize(

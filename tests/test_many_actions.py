@@ -8,7 +8,9 @@ import pytest
 from sklearn.tree import DecisionTreeRegressor
 
 import cael
-from cael.judging.survey import survey
+from cael.engine.asking import as_engine_log, ask
+from cael.engine.columns import Surprise
+from cael.judging.judge import survey_of
 from cael.policies.policy import probabilities
 
 N, K, M = 60, 9, 3
@@ -110,11 +112,16 @@ def test_a_survey_by_lists_is_that_by_tables(policy, logging):
     bare = cael.LoggedData(x, [0] * N, x[:, 0], n_actions=K)
     mu = np.concatenate([probabilities(logging, batch) for batch in bare.batches(K)])
     few, all_ = (
-        survey(cael.LoggedData(x, mu.argmax(axis=1), x[:, 0], logging=each, n_actions=K), target)
+        ask(as_engine_log(cael.LoggedData(x, mu.argmax(axis=1), x[:, 0], logging=each, n_actions=K)), {"": target}, [])
         for each, target in ((logging, policy), (cael.Tabular(mu), dense(policy, bare)))
     )
-    for name in ("logged", "expected", "variance", "score", "relation", "worst_sum", "target"):
-        np.testing.assert_allclose(getattr(few, name), getattr(all_, name), rtol=1e-9, atol=1e-10, err_msg=name)
+    for name in ("logged", "expected", "variance", "target"):
+        pair = [getattr(survey_of(answer, 0), name) for answer in (few, all_)]
+        np.testing.assert_allclose(*pair, rtol=1e-9, atol=1e-10, err_msg=name)
+    for relative in (False, True):
+        pair = [answer.single(Surprise(relative)).rows for answer in (few, all_)]
+        np.testing.assert_allclose(*pair, rtol=1e-9, atol=1e-10)
+    assert few.partial.actions.worst == pytest.approx(all_.partial.actions.worst, abs=1e-10)
 
 
 # --- a sample of the actions
@@ -168,6 +175,7 @@ def test_a_sample_larger_than_the_actions_is_exact():
 # --- memory
 
 
+@pytest.mark.long
 def test_no_array_of_rows_times_actions_is_made():
     """2000 rows and 100,000 actions: a table of them has 1.6 GB; what is needed stays below 100 MB."""
     n, k, m = 2000, 100_000, 20

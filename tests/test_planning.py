@@ -9,6 +9,8 @@ from rich.console import Console
 
 import cael
 from cael import InputError, NeedsError
+from tests.streaming.logs import write
+from tests.streaming.worlds import COLUMNS, paper
 
 MU = np.array([0.4, 0.3, 0.2, 0.1])
 PI = np.array([0.3, 0.25, 0.25, 0.2])
@@ -32,6 +34,7 @@ def power(rows, mu, trials=400):
     return seen / trials
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("share", [0.0, 0.5])
 def test_the_power_is_as_promised(share):
     lift = float((PI - MU) @ Q)
@@ -52,7 +55,10 @@ def test_a_model_that_gets_better_with_rows_errs_on_the_safe_side():
     lift = world.value(policy) - world.value(world.logging)
     needed = [cael.plan(world.sample(1500, seed), policy, lift=lift, relative=False).rows_needed for seed in range(8)]
     rows = int(np.median(needed))
-    seen = [0 not in cael.compare(world.sample(rows, 100 + s), {"p": policy})["p"].lift.interval() for s in range(150)]
+    seen = [
+        0 not in cael.compare(world.sample(rows, 100 + s), {"p": policy}, learn=False)["p"].lift.interval()
+        for s in range(150)
+    ]
     assert np.mean(seen) > 0.8 - 4 * np.sqrt(0.8 * 0.2 / 150)
 
 
@@ -123,6 +129,17 @@ def test_it_prints_and_serialises():
     assert "rows needed" in out.getvalue()
     assert "<table>" in found._repr_html_()
     assert repr(found).startswith("Plan(")
+
+
+@pytest.mark.parametrize("options", [{}, {"logging": "dense:mu"}], ids=["propensities", "logging"])
+def test_the_plan_of_a_log_in_files_is_that_of_the_log_in_memory(tmp_path, options):
+    rows, actions, _ = paper(500)
+    where = write(tmp_path / "log", rows, [200])
+    logs = [read(where, COLUMNS, actions=actions, **options) for read in (cael.scan, cael.read)]
+    streamed, kept = (cael.plan(log, "dense:pi", lift=0.1).to_dict() for log in logs)
+    for plan in (streamed, kept):
+        plan["policy"] = ""
+    assert streamed == kept
 
 
 def test_bad_arguments():

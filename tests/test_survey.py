@@ -7,18 +7,28 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import cael
+from cael.engine.asking import as_engine_log, ask
+from cael.engine.columns import Surprise
+from cael.judging.judge import likeliness, survey_of
 from cael.judging.survey import (
     action_matters,
     count_p_values,
     depends_on_action,
-    drift,
+    drift_of,
     evenly,
     holm,
     inverse_means,
-    likeliness,
-    survey,
     time_blocks,
 )
+
+
+def counted(log, policy=None):
+    """The answer of a pass that only counts."""
+    return ask(as_engine_log(log), {} if policy is None else {"": policy}, [])
+
+
+def survey(log, policy=None):
+    return survey_of(counted(log, policy), None if policy is None else 0)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
@@ -47,13 +57,14 @@ def test_the_survey_agrees_with_a_dense_twin(log, policy):
     assert np.allclose(found.expected, p.sum(axis=0))
     assert np.allclose(found.variance, (p * (1 - p)).sum(axis=0))
     assert np.allclose(found.target, q.mean(axis=0))
-    own = np.log(p[np.arange(len(log)), log.actions]) + stats.entropy(p, axis=1)
-    assert np.allclose(found.score, own)
-    mean = np.log(p.mean(axis=0))
-    assert np.allclose(found.relation, own - mean[log.actions] + p @ mean)
+    score = np.log(p[np.arange(len(log)), log.actions]) + stats.entropy(p, axis=1)
+    answer = counted(log)
+    assert np.allclose(answer.single(Surprise(relative=False)).rows, score)
+    mean = np.log((p.sum(axis=0) + 1 / 8) / (len(log) + 1))
+    assert np.allclose(answer.single(Surprise(relative=True)).rows, score - mean[log.actions] + p @ mean)
     only = cael.LoggedData(log.contexts, log.actions, log.rewards, log.propensities, n_actions=8)
     bare = survey(only, cael.LoggedOnly(np.full(len(log), 0.2)))
-    assert bare.expected is bare.score is bare.target is None
+    assert bare.expected is bare.target is None
     assert bare.logged.sum() == len(log)
 
 
@@ -66,12 +77,12 @@ def test_scores_average_zero_under_the_logging_policy_and_not_under_another():
         shuffled = cael.LoggedData(
             log.contexts, log.actions[order], log.rewards, logging=log.logging, n_actions=log.n_actions
         )
-        sound.append(likeliness(survey(log), None)[1])
-        moved.append(likeliness(survey(shuffled), None)[1])
+        sound.append(likeliness(counted(log))[1])
+        moved.append(likeliness(counted(shuffled))[1])
     assert np.mean(np.array(sound) < 0.05) < 0.05 + 4 * np.sqrt(0.05 * 0.95 / 60)
     assert np.mean(np.array(moved) < 0.001) > 0.95
     only = cael.LoggedData(log.contexts, log.actions, log.rewards, log.propensities)
-    assert likeliness(survey(only), None) is None
+    assert likeliness(counted(only)) is None
 
 
 def test_clusters_widen_what_counts_may_vary_by(log):
@@ -82,12 +93,18 @@ def test_clusters_widen_what_counts_may_vary_by(log):
     assert np.allclose(survey(together).variance, 4 * alone)
 
 
+def means(log):
+    answer = counted(log)
+    sums = answer.partial.actions
+    return inverse_means(sums.inverse, sums.squares, answer.n, answer.cluster_effect)
+
+
 def test_inverse_means_are_one_where_the_propensities_are_right():
     log = cael.worlds.PaperWorld(n_actions=6, gamma=0.2).sample(20_000, seed=0)
-    mean, error = inverse_means(log)
+    mean, error = means(log)
     assert (np.abs(mean - 1) < 4.5 * error).all()
     halved = cael.LoggedData(log.contexts, log.actions, log.rewards, log.propensities / 2)
-    assert np.allclose(inverse_means(halved)[0], 2 * mean)
+    assert np.allclose(means(halved)[0], 2 * mean)
 
 
 def test_time_blocks_follow_the_timestamps():
@@ -97,10 +114,14 @@ def test_time_blocks_follow_the_timestamps():
 
 def test_drift_sees_a_trend_and_keeps_its_level():
     rng = np.random.default_rng(0)
-    block = np.arange(1000) * 10 // 1000
-    p = np.array([drift(rng.exponential(size=1000), block, None)[1] for _ in range(1000)])
+
+    def drift(values):
+        blocks = values.reshape(10, 100)
+        return drift_of(np.full(10, 100.0), blocks.mean(axis=1), blocks.var(axis=1, ddof=1) / 100)
+
+    p = np.array([drift(rng.exponential(size=1000))[1] for _ in range(1000)])
     assert abs((p < 0.05).mean() - 0.05) < 4 * np.sqrt(0.05 * 0.95 / 1000)
-    change, found = drift(rng.normal(size=1000) + np.linspace(0, 0.6, 1000), block, None)
+    change, found = drift(rng.normal(size=1000) + np.linspace(0, 0.6, 1000))
     assert found < 1e-3
     assert 0 < change < 0.6
 

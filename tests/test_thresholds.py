@@ -63,6 +63,14 @@ def audited(name, log=LOG, **fixed):
     return observe
 
 
+def related(name, **limits):
+    """Whether the verdict on a log has the check at all; its weights are all 2."""
+    propensities = np.where(LOG.actions > 4, 0.5, 0.1)
+    policy = cael.LoggedOnly(2 * propensities)
+    found = cael.evaluate(rebuilt(propensities=propensities), policy, learn=False, thresholds=Thresholds(**limits))
+    return name in [check.name for check in found.verdict.checks]
+
+
 def with_bias(bias):
     estimate = cael.SNDR().estimate(LOG, WORLD.target)
     bounded = dataclasses.replace(estimate, diagnostics=dataclasses.replace(estimate.diagnostics, bias_bound=0.1))
@@ -128,7 +136,10 @@ def says(part, diagnostics):
 
 
 def windows(**limits):
-    return "beyond chance" in cael.segments(LOG, WORLD.target, windows=4, thresholds=Thresholds(**limits)).sentence()
+    return (
+        "beyond chance"
+        in cael.segments(LOG, WORLD.target, windows=4, thresholds=Thresholds(**limits), learn=False).sentence()
+    )
 
 
 PAIRS = {
@@ -162,6 +173,11 @@ SINGLE = {
     "drift_p_value": (judged("drift", drift=(0.0, INF)), 1e-9, 0.999999),
     "column_p_value": (judged("propensity_column", rebuilt()), 1e-300, 0.01),
     "effect_p_value": (judged("action_effect", LOG.take(np.arange(600))), 1e-300, 0.05),
+    "related_rows": (lambda **limits: related("action_effect", **limits), 500.0, 1e9),
+    "related_count": (lambda **limits: related("action_effect", **limits), 20.0, 1e9),
+    "related_spread": (lambda **limits: related("propensity_column", **limits), 0.05, 1e9),
+    "drift_rows": (judged("drift"), 100.0, 1e9),
+    "constant_weight": (lambda **limits: related("mean_weight", **limits), 0.001, 1e9),
     "segments_p_value": (windows, 1e-12, 0.9999),
 }
 
@@ -240,7 +256,7 @@ def test_one_threshold_is_felt_by_warnings_verdict_plan_report_and_comparison():
     assert told in cael.report.render(strict)
     assert "effective_rows (1000000000.0, 20.0)" in cael.report.render(strict)
     assert "effective_rows (" not in cael.report.render(calm)
-    compared = cael.compare(LOG, {"a": WORLD.target}, thresholds=STRICT)
+    compared = cael.compare(LOG, {"a": WORLD.target}, thresholds=STRICT, learn=False)
     assert compared.verdict.level == "caution"
     assert told in " ".join(compared["a"].estimate.diagnostics.warnings)
     assert [cael.plan(LOG, WORLD.target, thresholds=each).status for each in (None, STRICT)] == ["pass", "warn"]
@@ -268,10 +284,13 @@ def test_a_streamed_log_feels_the_same_thresholds(tmp_path):
     found = cael.evaluate(scanned, "p", learn=False, thresholds=STRICT)
     assert found.verdict.thresholds == STRICT
     assert "carry the information of" in " ".join(found["SNIPS"].diagnostics.warnings)
-    compared = cael.compare(scanned, {"a": "p"}, thresholds=STRICT)
+    compared = cael.compare(scanned, {"a": "p"}, thresholds=STRICT, learn=False)
     assert compared.verdict.thresholds == STRICT
     assert "carry the information of" in " ".join(compared["a"].estimate.diagnostics.warnings)
-    parts = [cael.segments(scanned, "p", windows=4, thresholds=Thresholds(segments_p_value=p)) for p in (1e-12, 0.9999)]
+    parts = [
+        cael.segments(scanned, "p", windows=4, thresholds=Thresholds(segments_p_value=p), learn=False)
+        for p in (1e-12, 0.9999)
+    ]
     assert ["beyond chance" in each.sentence() for each in parts] == [False, True]
 
 
@@ -308,7 +327,11 @@ def test_the_command_takes_thresholds(capsys, file, tmp_path):
     strict = ("--threshold", "effective_rows=1e9,1e8")
     np.save(tmp_path / "other.npy", np.arange(1, 7) / 21)
     policy = f"other={tmp_path / 'other.npy'}"
-    for arguments in (("evaluate", file, "--no-learn"), ("plan", file), ("compare", file, "--policy", policy)):
+    for arguments in (
+        ("evaluate", file, "--no-learn"),
+        ("plan", file),
+        ("compare", file, "--policy", policy, "--no-learn"),
+    ):
         assert run(capsys, *arguments)[0] == 0
         assert run(capsys, *arguments, *strict)[0] == 3
     code, out, _ = run(capsys, "evaluate", file, "--no-learn", "--format", "json", *strict, "--threshold", "drift=1,2")

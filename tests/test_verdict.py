@@ -1,6 +1,7 @@
 """Verdicts: ok on sound logs, and a sentence with a number on each kind of broken one."""
 
 import dataclasses
+import functools
 import io
 import json
 import re
@@ -24,9 +25,16 @@ LOG = WORLD.sample(3000, seed=0)
 ANSWER = ask(as_engine_log(LOG), {"": WORLD.target}, [cael.SNDR(), cael.SNIPS()])
 
 
-def broken(condition, seed=0):
-    log, _ = experiment.CONDITIONS[condition](LOG, np.random.default_rng(seed))
+@functools.cache
+def broken(condition):
+    """What a user sees of the log under this condition."""
+    log, _ = experiment.CONDITIONS[condition](LOG, np.random.default_rng(0))
     return cael.evaluate(log, WORLD.target)
+
+
+@functools.cache
+def sound():
+    return cael.evaluate(LOG, WORLD.target)
 
 
 def check(found, name):
@@ -73,7 +81,7 @@ def test_a_broken_log_is_seen_by_the_check_made_for_it(condition, culprit, level
 def test_shuffled_actions_are_seen_even_under_a_uniform_logging_policy():
     world = cael.worlds.PaperWorld(n_actions=10)
     log = world.sample(2000, seed=2)
-    assert cael.evaluate(log, world.target).verdict.level == "ok"
+    assert cael.evaluate(log, world.target, learn=False).verdict.level == "ok"
     order = np.random.default_rng(0).permutation(2000)
     moved = cael.LoggedData(log.contexts, log.actions[order], log.rewards, logging=log.logging)
     found = cael.evaluate(moved, world.target)
@@ -83,7 +91,9 @@ def test_shuffled_actions_are_seen_even_under_a_uniform_logging_policy():
 
 def test_few_effective_rows_are_refused():
     world = cael.worlds.PaperWorld(n_actions=200, gamma=-0.3)
-    found = cael.evaluate(world.sample(1000, seed=0), world.target)
+    log = world.sample(1000, seed=0)
+    assert cael.evaluate(log, world.target).verdict.level == "refuse"
+    found = cael.evaluate(log, world.target, learn=False)
     assert found.verdict.level == "refuse"
     assert check(found, "effective_rows").status == "fail"
     assert check(found, "largest_share").status == "fail"
@@ -99,9 +109,9 @@ def test_without_propensities_a_number_is_refused(log, policy):
 def test_unsupported_mass_is_a_caution_and_then_a_refusal():
     rng = np.random.default_rng(0)
     log = cael.LoggedData(None, rng.integers(0, 2, 2000), rng.normal(size=2000), logging=[0.5, 0.5, 0.0])
-    assert check(cael.evaluate(log, [0.49, 0.49, 0.02]), "support").status == "warn"
-    assert check(cael.evaluate(log, [0.4, 0.4, 0.2]), "support").status == "fail"
-    assert check(cael.evaluate(log, [0.5, 0.5, 0.0]), "support").status == "pass"
+    for missing, status in ((0.02, "warn"), (0.2, "fail"), (0.0, "pass")):
+        target = [0.5 - missing / 2, 0.5 - missing / 2, missing]
+        assert check(cael.evaluate(log, target, learn=False), "support").status == status
 
 
 def test_estimators_that_should_agree_and_do_not():
@@ -144,25 +154,24 @@ def test_thresholds_are_checked_and_can_be_moved():
         Thresholds(p_value=2)
     strict = cael.evaluate(LOG, WORLD.target, thresholds=Thresholds(effective_rows=(10_000, 1000)))
     assert strict.verdict.level == "refuse"
-    assert cael.compare(
-        LOG, {"a": WORLD.target}, thresholds=Thresholds(effective_rows=(10_000, 1000))
-    ).verdict.level == ("refuse")
+    compared = cael.compare(LOG, {"a": WORLD.target}, thresholds=Thresholds(effective_rows=(10_000, 1000)), learn=False)
+    assert compared.verdict.level == "refuse"
 
 
 def test_the_headline_can_be_chosen():
-    found = cael.evaluate(LOG, WORLD.target, headline="SNIPS")
+    found = cael.evaluate(LOG, WORLD.target, headline="SNIPS", learn=False)
     assert found.best.value == found["SNIPS"].value
     assert found.lift.value == pytest.approx(found["SNIPS"].value - LOG.rewards.mean(), abs=found.lift.stderr)
     assert found.verdict.estimator == "SNIPS"
-    assert cael.evaluate(LOG, WORLD.target, cael.MIPS(), headline=cael.MIPS()).headline == "MIPS"
+    assert cael.evaluate(LOG, WORLD.target, cael.MIPS(), headline=cael.MIPS(), learn=False).headline == "MIPS"
     with pytest.raises(InputError, match="no estimate named 'XYZ'"):
-        cael.evaluate(LOG, WORLD.target, headline="XYZ")
+        cael.evaluate(LOG, WORLD.target, headline="XYZ", learn=False)
 
 
 def test_direction_and_lift():
-    found = cael.evaluate(LOG, WORLD.target)
-    assert found.direction == "better"
-    assert cael.evaluate(LOG, cael.Uniform(10)).direction == "worse"
+    found = sound()
+    assert (found.headline, found.direction) == ("Auto", "better")
+    assert cael.evaluate(LOG, cael.Uniform(10), learn=False).direction == "worse"
     data = json.loads(found.to_json())
     assert data["lift"]["relative"] == pytest.approx(found.lift.value / found.baseline.value)
     assert data["verdict"]["level"] == "ok"
@@ -177,7 +186,7 @@ def test_comparison_carries_a_verdict_for_each_policy():
     data = found.to_dict()["policies"][0]
     assert (data["direction"], data["verdict"]["level"]) == ("better", "ok")
     hard = cael.worlds.PaperWorld(n_actions=200, gamma=-0.3)
-    doubtful = cael.compare(hard.sample(1000, seed=0), {"new": hard.target})
+    doubtful = cael.compare(hard.sample(1000, seed=0), {"new": hard.target}, learn=False)
     assert doubtful.verdict.level == "refuse"
     assert "carry the information of" in printed(doubtful)
     assert "carry the information of" in doubtful._repr_html_()
@@ -185,9 +194,11 @@ def test_comparison_carries_a_verdict_for_each_policy():
 
 def test_compare_and_segments_take_policies_known_on_logged_actions_alone():
     only = cael.LoggedOnly(np.concatenate([WORLD.target.logged_probability(b) for b in LOG.batches(width=10)]))
-    found = cael.compare(LOG, {"new": only})
-    assert found["new"].estimate.value == cael.SNIPS().estimate(LOG, WORLD.target).value
-    assert cael.segments(LOG, only, np.arange(3000) % 3).estimator == "SNIPS"
+    snips = cael.SNIPS().estimate(LOG, WORLD.target).value
+    for learn, estimator in ((None, "Auto"), (False, "SNIPS")):  # Auto has SNIPS alone to choose from
+        found = cael.compare(LOG, {"new": only}, learn=learn)
+        assert (found.estimator, found["new"].estimate.value) == (estimator, snips)
+        assert cael.segments(LOG, only, np.arange(3000) % 3, learn=learn).estimator == estimator
     with pytest.raises(cael.NeedsError, match="SNDR"):
         cael.compare(LOG, {"new": only}, cael.SNDR())
 
@@ -201,12 +212,12 @@ def test_verdicts_print():
 
 
 def test_overlap_adds_up():
-    found = cael.evaluate(LOG, WORLD.target).overlap
+    found = sound().overlap
     assert sum(found.counts) == len(LOG)
     assert sum(found.shares) == pytest.approx(1)
     assert len(found.edges) == len(found.counts) + 1
     assert sum(each.target for each in found.actions) == pytest.approx(1)
-    some_zero = cael.evaluate(LOG, cael.EpsilonGreedy(WORLD.q, 0.0)).overlap
+    some_zero = cael.evaluate(LOG, cael.EpsilonGreedy(WORLD.q, 0.0), learn=False).overlap
     assert sum(some_zero.counts) + round(some_zero.zero_share * len(LOG)) == len(LOG)
 
 

@@ -8,6 +8,5 @@ from cael.common.version import __version__ as __version__
 if TYPE_CHECKING:
     from cael import report as report
     from cael.common.public import *  # noqa: F403
-    from cael.common.public import __all__ as __all__
 else:
     __getattr__, __dir__ = lazily(__name__, "cael.common.public")

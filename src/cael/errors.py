@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Integral
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -55,6 +55,15 @@ def first_bad(bad: ArrayLike, values: ArrayLike, rows: ArrayLike | None = None) 
         shown = ", ".join(str(number) for number in numbers[:5])
         text += f" ({len(where)} such rows: {shown}{', ...' if len(where) > 5 else ''})"
     return text
+
+
+def refuse_rows(
+    bad: Any, values: ArrayLike, message: str, advice: str = "", *,
+    rows: ArrayLike | None = None, error: type[InputError] = PolicyError,
+) -> None:  # fmt: skip
+    """Where a row is bad, an error with the message, the first of them, and the advice. rows: their numbers."""
+    if bad.any():
+        raise error(f"{message}; {first_bad(bad, values, rows)}.{advice and ' '}{advice}")
 
 
 def choose(name: str, value: object, allowed: Sequence[str]) -> None:

@@ -37,15 +37,15 @@ HOSTILE = "</title><script>document.title='owned'</script><img src=x onerror=ale
 @pytest.fixture(scope="session")
 def parts():
     """Results with every section, and strings that would like to be HTML."""
-    world = cael.worlds.PaperWorld(n_actions=12, gamma=0.3)
-    log = world.sample(2000, seed=0)
+    world = cael.worlds.PaperWorld(n_actions=10, gamma=0.3)
+    log = world.sample(3000, seed=0)
     labels = np.array([HOSTILE, "new & shiny", "returning", "$x_1$"])[(log.contexts[:, 1] * 4).astype(int)]
     return {
         "evaluation": cael.evaluate(log, world.target, cael.panel("all")),
-        "comparison": cael.compare(log, {HOSTILE: world.target, "uniform": cael.Uniform(12)}),
+        "comparison": cael.compare(log, {HOSTILE: world.target, "uniform": cael.Uniform(10)}, learn=False),
         "audit": cael.audit(log),
-        "segments": cael.segments(log, world.target, labels),
-        "windows": cael.segments(log, world.target, windows=4),
+        "segments": cael.segments(log, world.target, labels, learn=False),
+        "windows": cael.segments(log, world.target, windows=4, learn=False),
         "plan": cael.plan(log, world.target),
         "calibration": cael.calibrate(log, world.target, repeats=4),
         "title": f"Report {HOSTILE}",
@@ -59,7 +59,7 @@ def pages(parts, tmp_path_factory):
     """One page with everything and verdict ok, and one of a hopeless log with verdict refuse."""
     folder = tmp_path_factory.mktemp("pages")
     hard = cael.worlds.PaperWorld(n_actions=200, gamma=-0.3)
-    refused = cael.evaluate(hard.sample(1000, seed=0), hard.target)
+    refused = cael.evaluate(hard.sample(1000, seed=0), hard.target, learn=False)
     return {
         "ok": cael.report.save(folder / "ok.html", **parts),
         "refuse": cael.report.save(folder / "refuse.html", refused),

@@ -8,6 +8,7 @@ import pytest
 
 import cael
 
+pytestmark = pytest.mark.long
 WIDTHS = (400, 1400)
 SCHEMES = ("light", "dark")
 

@@ -93,7 +93,7 @@ def test_negative_control_a_fixed_normaliser_does_not_give_the_interval_of_snips
     for seed, right in enumerate(paper["SNIPS"]):
         problem = cael.Problem(WORLD.sample(ROWS, seed), WORLD.target)
         w = problem.weights
-        naive = inference.normal(w * problem.log.rewards / w.mean(), 0.95)
+        naive = inference.interval(w * problem.log.rewards / w.mean(), 0.95, "normal")
         wide.append(naive)
         ratio.append(naive.width / right.interval().width)
     coverage, good = covers(wide, TRUTH)

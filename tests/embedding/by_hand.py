@@ -4,9 +4,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
-from cael.embedding.scores import PathMeans, PathRows, WeightNumbers, choose_bandwidth, columns_of, scores_of
-from cael.embedding.weight_paths import block_path, cells_of, unit_of
+from cael.embedding.exact.scores import WeightNumbers, choose_bandwidth, columns_of, scores_of
+from cael.embedding.exact.weight_paths import cells_of, unit_of, weights_of
 from cael.estimators.estimator import mean_of
 from cael.inference import intervals as inference
 from cael.inference.weights import effective_sample_size, tail_index
@@ -39,11 +40,10 @@ def weight_path(log, policy, rewards, bandwidths, drawn=None, seed=0):
     unit = unit_of(piece, log.logging, policy, rewards, len(rewards.folds), drawn, seed)
     for fold, rows in enumerate(rewards.folds):
         cells = cells_of(log.logging, policy, rewards, fold, piece.batch().some(rows), drawn, seed)
-        found = block_path(cells, bandwidths * unit)
-        weights[:, rows], second[:, rows], cross[:, rows] = found.weights, found.second, found.cross
-        rough[:, rows], smoothed[:, rows] = found.roughness, found.smoothed
-        f_logged[rows], f_target[rows] = found.f_logged, found.f_target
-        lost += found.lost.sum(axis=1) / n
+        numbers = weights_of(cells, bandwidths * unit)
+        weights[:, rows], second[:, rows], cross[:, rows], rough[:, rows], gone, smoothed[:, rows] = numbers
+        f_logged[rows], f_target[rows] = cells.logged(cells.f), (cells.pi * cells.f).sum(axis=1)
+        lost += gone.sum(axis=1) / n
     return WeightPath(bandwidths, unit, weights, second, cross, rough, lost, smoothed, f_logged, f_target, drawn)
 
 
@@ -58,7 +58,7 @@ def contributions(path, rewards, form):
     return np.stack([rows_of(score, columns) for score in scores_of(columns.mean(axis=1), form, r0)])
 
 
-class Rows(PathRows):
+class Rows:
     """All rows, with the weights of every bandwidth."""
 
     def __init__(self, problem, path, form):
@@ -66,10 +66,9 @@ class Rows(PathRows):
         self.n, self.r0 = len(log), float(log.rewards.mean())
         self.columns = columns_of(path.weights, path.f_logged, path.f_target, log.rewards, form, self.r0)
         self.means = self.columns.mean(axis=1)
-        self.path = PathMeans(
-            path.bandwidths, path.unit, path.drawn, path.second.mean(axis=1), path.cross.mean(axis=1),
-            path.roughness.mean(axis=1), path.lost, (path.smoothed - path.f_target).mean(axis=1),
-        )  # fmt: skip
+        self.bandwidths, self.unit, self.drawn, self.lost = path.bandwidths, path.unit, path.drawn, path.lost
+        self.second, self.cross = path.second.mean(axis=1), path.cross.mean(axis=1)
+        self.roughness, self.shift = path.roughness.mean(axis=1), (path.smoothed - path.f_target).mean(axis=1)
         self.residual, self.reward = float((log.rewards - path.f_logged).var()), float(log.rewards.var())
         self.problem, self.unsupported = problem, problem.unsupported_mass
 
@@ -88,3 +87,11 @@ class Rows(PathRows):
 def estimate_from(name, problem, path, rewards, form, selector):
     """Choose a bandwidth, blend, and tell everything that was looked at."""
     return choose_bandwidth(name, Rows(problem, path, form), rewards, form, selector)
+
+
+def products_of_inputs(inputs, delta, a):
+    """The sum over rows of input times delta (T, B, h), for all inputs: (T, F + k, h)."""
+    t, _, h = delta.shape
+    sums = torch.zeros(t, inputs.own.shape[1], h, dtype=delta.dtype)
+    sums = sums.scatter_add(1, a[..., None].expand(-1, -1, h), delta)
+    return torch.cat([inputs.phi.T @ sums, sums * inputs.own[..., None]], dim=1)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import cael
-from cael.embedding.blend import BOUND
+from cael.embedding.exact.blend import BOUND
 from cael.engine.asking import as_engine_log, ask
 from cael.estimators.problem import Problem
 from cael.testing import example

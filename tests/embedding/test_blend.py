@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cael.embedding.blend import BOUND, FEW, MISCALIBRATION, SURPRISE, TRUST, PathFacts, blend
+from cael.embedding.exact.blend import BOUND, FEW, MISCALIBRATION, SURPRISE, TRUST, PathFacts, blend
 
 BANDWIDTHS = np.array([0.0, 0.1, 0.5, 2.0, np.inf])
 ROUGH = np.array([0.0, 0.2, 0.5, 0.7, 0.8])

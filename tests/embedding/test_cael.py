@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import cael
-from cael.embedding.flagship import BANDWIDTHS, FORMS
+from cael.embedding.exact import codes
+from cael.embedding.exact.flagship import BANDWIDTHS, FORMS
 from cael.estimators.problem import Problem
 from cael.estimators.selection import slope
 from cael.testing import example
@@ -17,9 +18,8 @@ from cael.worlds import DeficientWorld, EmbeddingWorld, PaperWorld
 
 torch = pytest.importorskip("torch")
 
-from cael.embedding.blend import BOUND  # noqa: E402
-from cael.embedding.grid import smooth  # noqa: E402
-from cael.embedding.rewards import SparseRewards, blocks, sparse_rewards  # noqa: E402
+from cael.embedding.exact.blend import BOUND  # noqa: E402
+from cael.embedding.exact.rewards import SparseRewards, blocks, sparse_rewards  # noqa: E402
 from tests.embedding.by_hand import WeightPath, contributions, estimate_from, weight_path  # noqa: E402
 
 TINY = cael.Growth(steps=20, hidden=8, penalties=(1.5,), restarts=1)
@@ -50,7 +50,8 @@ def known(log, policy, f, bandwidths):
     shape = (len(bandwidths), n)
     weights, second, cross, rough, smoothed, lost = (*(np.zeros(shape) for _ in range(5)), np.zeros(shape[0]))
     for j, i in np.ndindex(shape):
-        found = smooth(f[i : i + 1], mu[i : i + 1], pi[i : i + 1], bandwidths[j])
+        of_row = (mu[i : i + 1], pi[i : i + 1])
+        found = codes.rounded(f[i : i + 1], *of_row, bandwidths[j]) if bandwidths[j] else codes.sharp(*of_row)
         w = found.weights[0]
         weights[j, i] = w[log.actions[i]]
         second[j, i] = sum(mu[i, a] * w[a] ** 2 for a in range(k))
@@ -60,7 +61,7 @@ def known(log, policy, f, bandwidths):
         lost[j] += found.lost[0] / n
     own = f[np.arange(n), log.actions]
     path = WeightPath(np.array(bandwidths), 1.0, weights, second, cross, rough, lost, smoothed, own, (pi * f).sum(1))
-    return path, SparseRewards((np.arange(n),), ((),), np.ones((1, 1)), 1.0, 0, *np.zeros((2, 2)), 0.0, 1.0)
+    return path, SparseRewards((np.arange(n),), ((),), np.ones((1, 1)), 1.0, 0, *np.zeros((2, 2)), 0.0, 1.0, n)
 
 
 @functools.cache
@@ -322,12 +323,27 @@ def test_odd_logs_give_sane_estimates(log, why):
     assert log.rewards.min() < found.value < log.rewards.max()
 
 
-def test_a_constant_context_changes_nothing():
+def with_context(column, effect=0.0):
+    """The estimate on a log with a third context, which moves the rewards of the last action by so much."""
     log = log_of()
-    wider = cael.LoggedData(
-        np.column_stack([log.contexts, np.full(200, 7.0)]), log.actions, log.rewards, logging=cael.Uniform(4)
-    )
-    assert np.isfinite(QUICK.estimate(wider, target(4)).value)
+    contexts = log.contexts if column is None else np.column_stack([log.contexts, column])
+    rewards = log.rewards + effect * (log.actions == 3)
+    return QUICK.estimate(cael.LoggedData(contexts, log.actions, rewards, logging=cael.Uniform(4)), target(4))
+
+
+def test_a_constant_context_changes_nothing():
+    """Its column is 0 once standardised; one input more moves the estimate by less than a hundredth of its error."""
+    without, zeros, sevens = (with_context(column) for column in (None, np.zeros(200), np.full(200, 7.0)))
+    assert (sevens.value, sevens.stderr) == (zeros.value, zeros.stderr)
+    assert abs(sevens.value - without.value) < 0.01 * without.stderr
+    assert sevens.stderr == pytest.approx(without.stderr, rel=0.01)
+
+
+def test_negative_control_a_context_that_matters_changes_the_estimate():
+    sign = np.random.default_rng(5).choice([-1.0, 1.0], 200)
+    without, known = with_context(None, sign), with_context(sign, sign)
+    assert abs(known.value - without.value) > 0.05 * without.stderr
+    assert known.stderr < 0.95 * without.stderr
 
 
 def test_what_cannot_be_done_is_refused_in_words():

@@ -8,17 +8,18 @@ import numpy as np
 import pytest
 
 import cael
-from cael.embedding import codes
+from cael.embedding.exact import codes
+from cael.engine.drawn import sample_in_memory
 from cael.policies import draws
 from cael.policies.policy import draw, probabilities
 from cael.testing import example
 
 torch = pytest.importorskip("torch")
 
-from cael.embedding import inputs as action_inputs  # noqa: E402
-from cael.embedding.grid import all_cells, drawn_cells  # noqa: E402
-from cael.embedding.rewards import sampled, sparse_rewards  # noqa: E402
-from tests.embedding.by_hand import weight_path  # noqa: E402
+from cael.embedding.exact import inputs as action_inputs  # noqa: E402
+from cael.embedding.exact.grid import all_cells, drawn_cells  # noqa: E402
+from cael.embedding.exact.rewards import sparse_rewards  # noqa: E402
+from tests.embedding.by_hand import products_of_inputs, weight_path  # noqa: E402
 
 TINY = cael.Growth(steps=20, hidden=8, penalties=(1.5,), restarts=1)
 QUICK = cael.CAEL(growth=TINY)
@@ -26,16 +27,14 @@ LOG, POLICY = example()
 
 
 class Known:
-    """A reward model that is told f (k,), with the two questions that cells ask."""
+    """A reward model that is told f (k,), with the question that cells ask."""
 
     def __init__(self, f, slope=0.0):
         self.f, self.slope = np.asarray(f, dtype=float), slope
 
-    def predict(self, fold, batch):
-        return self.slope * batch.contexts[:, :1] * self.f + self.f
-
-    def predict_at(self, fold, batch, actions):
-        return np.take_along_axis(self.predict(fold, batch), actions, axis=1)
+    def predict(self, fold, batch, actions=None):
+        every = self.slope * batch.contexts[:, :1] * self.f + self.f
+        return every if actions is None else np.take_along_axis(every, actions, axis=1)
 
 
 def world(n=4000, k=12, seed=0, f=None, noise=0.3):
@@ -180,7 +179,7 @@ def test_some_predictions_are_those_of_all():
         for fold in range(3):
             every = each.predict(fold, whole(LOG))
             np.testing.assert_allclose(
-                each.predict_at(fold, whole(LOG), asked), np.take_along_axis(every, asked, axis=1), rtol=1e-5
+                each.predict(fold, whole(LOG), asked), np.take_along_axis(every, asked, axis=1), rtol=1e-5
             )
 
 
@@ -211,7 +210,7 @@ def test_cael_with_drawn_actions_is_near_to_cael_with_all():
 
 def test_large_problems_draw_by_themselves(monkeypatch):
     assert QUICK.estimate(LOG, POLICY).diagnostics.embedding.candidates is None
-    monkeypatch.setattr("cael.embedding.flagship.MOST_CELLS", 1000)
+    monkeypatch.setattr("cael.embedding.exact.flagship.MOST_CELLS", 1000)
     assert QUICK.estimate(LOG, POLICY).diagnostics.embedding.candidates == 64
     assert replace(QUICK, candidates="all").estimate(LOG, POLICY).diagnostics.embedding.candidates is None
     told = cael.Auto(cael=QUICK).estimate(LOG, POLICY).diagnostics
@@ -229,12 +228,12 @@ def test_wrong_numbers_of_candidates_are_refused(wrong):
 
 def test_training_rows_are_whole_clusters_and_folds_stay_apart():
     log = example(clusters=True)[0]
-    splits = [list(log.folds(3, 0))]
-    (part,), (inside,) = sampled([log], splits, 90, [0])
+    sample = sample_in_memory(log, 90, 0)
+    part, inside = sample.log, sample.folds(3, 0)
     assert 80 < len(part) <= 90
     sizes = np.unique(part.clusters, return_counts=True)[1]
     assert set(sizes) == {4}
-    for fold, rows in zip(splits[0], inside, strict=True):
+    for fold, rows in zip(log.folds(3, 0), inside, strict=True):
         assert set(np.asarray(part.rows)[rows]) <= set(fold)
     assert sum(len(rows) for rows in inside) == len(part)
 
@@ -255,7 +254,7 @@ def test_norms_of_the_inputs_are_those_of_their_products(monkeypatch):
     generator = torch.Generator().manual_seed(0)
     inputs = action_inputs.ActionInputs(torch.randn(9, 2, generator=generator), torch.rand(5, 9, generator=generator))
     delta, a = torch.randn(5, 30, 4, generator=generator), torch.randint(0, 7, (5, 30), generator=generator)
-    slow = inputs.products(delta, a).norm(dim=2)
+    slow = products_of_inputs(inputs, delta, a).norm(dim=2)
     torch.testing.assert_close(inputs.norms(delta, a), slow)
     monkeypatch.setattr(action_inputs, "SUMS", 60)
     torch.testing.assert_close(inputs.norms(delta, a), slow)

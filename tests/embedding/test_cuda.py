@@ -7,11 +7,11 @@ import pytest
 import torch
 
 import cael
-from cael.embedding import rewards
-from cael.embedding import sparse_network as sparse
-from cael.embedding import weight_paths as paths
+from cael.embedding.exact import rewards
+from cael.embedding.exact import sparse_network as sparse
+from cael.embedding.exact import weight_paths as paths
+from cael.embedding.exact.weight_paths import cells_of, weights_of
 from cael.embedding.graphs import Replayed
-from cael.embedding.weight_paths import BlockPath, block_path, cells_of
 from cael.worlds import PaperWorld
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU on this machine")
@@ -70,14 +70,12 @@ def test_cael_says_what_it_says_on_the_cpu(candidates, least, monkeypatch):
 def test_weights_are_those_of_the_cpu(drawn):
     """All but the predictions of f, which are taken from one network: to ten digits."""
     log = logs(1, n=3000)[0]
-    fitted = rewards.sparse_rewards([log], SHORT, 3, [0])[0].cpu()
+    fitted = rewards.sparse_rewards([log], SHORT, 3, [0])[0].to(device="cpu")
     cells = cells_of(log.logging, WORLD.target, fitted, 0, next(log.batches(width=1)), drawn, 0)
     pitches = np.array([0.0, 1e-9, 0.03, 0.4, 3.0, np.inf])
-    here, there = (block_path(cells, pitches, torch.device(device)) for device in ("cuda", "cpu"))
-    again = block_path(cells, pitches, torch.device("cuda"))
-    for name in BlockPath.__dataclass_fields__:
-        np.testing.assert_allclose(getattr(here, name), getattr(there, name), rtol=1e-10, atol=1e-12, err_msg=name)
-        np.testing.assert_array_equal(getattr(here, name), getattr(again, name))
+    here, there = (weights_of(cells, pitches, torch.device(device)) for device in ("cuda", "cpu"))
+    np.testing.assert_allclose(here, there, rtol=1e-10, atol=1e-12)
+    np.testing.assert_array_equal(here, weights_of(cells, pitches, torch.device("cuda")))
 
 
 @pytest.mark.parametrize("preset", ["paper", "through"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import cael
-from cael.embedding.learned import AEL_PRESETS
+from cael.embedding.published.learned import AEL_PRESETS
 from cael.embedding.settings import objective
 from cael.estimators.problem import Problem
 from cael.policies.posterior import fit_softmax
@@ -17,9 +17,10 @@ from tests.embedding import slow
 
 torch = pytest.importorskip("torch")
 
-from cael.embedding import inner, training  # noqa: E402
-from cael.embedding import objective as objective_module  # noqa: E402
+from cael.embedding import training  # noqa: E402
 from cael.embedding.network import ActionNetwork  # noqa: E402
+from cael.embedding.published import inner  # noqa: E402
+from cael.embedding.published import objective as objective_module  # noqa: E402
 from cael.embedding.stream import Stream  # noqa: E402
 
 LOG, POLICY = example()
@@ -252,7 +253,7 @@ def test_ael_inputs(trained, actions):
 
 
 def test_ael_presets_differ(trained, monkeypatch):
-    monkeypatch.setitem(AEL_PRESETS, "trained", {**AEL_PRESETS["trained"], "epochs": 30})
+    monkeypatch.setitem(AEL_PRESETS, "trained", (30, *AEL_PRESETS["trained"][1:]))
     before, after = (cael.AELMIPS(preset).estimate(LOG, POLICY) for preset in ("repository", "trained"))
     assert before.value != after.value
     start = ActionNetwork(5, 8, None, True).init(Stream([0], torch.device("cpu")))["onehot"]

@@ -11,8 +11,8 @@ from cael.policies.posterior import fit_softmax
 
 torch = pytest.importorskip("torch")
 
-from cael.embedding import inner  # noqa: E402
-from cael.embedding.inner import SoftmaxHead, fit_all_rows, sklearn_head  # noqa: E402
+from cael.embedding.published import inner  # noqa: E402
+from cael.embedding.published.inner import SoftmaxHead, fit_all_rows, sklearn_head  # noqa: E402
 from cael.embedding.settings import Objective  # noqa: E402
 
 CPU = torch.device("cpu")

@@ -9,8 +9,8 @@ from tests.embedding import slow
 
 torch = pytest.importorskip("torch")
 
-from cael.embedding import losses  # noqa: E402
-from cael.embedding.learned import half_gini as numpy_half_gini  # noqa: E402
+from cael.embedding.published import losses  # noqa: E402
+from cael.theory import half_gini as numpy_half_gini  # noqa: E402
 
 TYPES = [(torch.float64, 1e-10), (torch.float32, 1e-5)]
 

@@ -14,8 +14,8 @@ from cael.testing import example
 
 torch = pytest.importorskip("torch")
 
-from cael.embedding.parallel import Processes  # noqa: E402
-from cael.embedding.rewards import sparse_rewards  # noqa: E402
+from cael.embedding.exact.parallel import Processes  # noqa: E402
+from cael.embedding.exact.rewards import sparse_rewards  # noqa: E402
 
 LOG, POLICY = example(clusters=True)
 GROWTH = {"steps": 15, "hidden": 8, "penalties": (0.5, 1.5), "restarts": 1, "patience": 5}
@@ -24,7 +24,7 @@ PROGRAM = """
 import os, pickle, sys
 import torch
 import cael
-from cael.embedding.rewards import sparse_rewards
+from cael.embedding.exact.rewards import sparse_rewards
 from tests.embedding.test_parallel import GROWTH, LOG, POLICY
 
 torch.set_num_threads(1)
@@ -40,6 +40,7 @@ torch.distributed.destroy_process_group()
 """
 
 
+@pytest.mark.long
 def test_two_processes_give_the_model_of_one(tmp_path: Path):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)

@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cael.embedding import codes
+from cael.embedding.exact import codes
 from cael.testing import example
 
 torch = pytest.importorskip("torch")
 
-from cael.embedding import rounding  # noqa: E402
-from cael.embedding.grid import all_cells, drawn_cells  # noqa: E402
-from cael.embedding.weight_paths import BlockPath, block_path, device_path  # noqa: E402
+from cael.embedding.exact import rounding  # noqa: E402
+from cael.embedding.exact.grid import all_cells, drawn_cells  # noqa: E402
+from cael.embedding.exact.weight_paths import weights_of, weights_on  # noqa: E402
 
 LOG, POLICY = example()
 PITCHES = np.array([0.0, 1e-9, 0.03, 0.4, 3.0, 1e9, np.inf])
@@ -21,11 +21,9 @@ PITCHES = np.array([0.0, 1e-9, 0.03, 0.4, 3.0, 1e9, np.inf])
 class Known:
     """A reward model that knows f(x, a) = x_0 a mod 3."""
 
-    def predict(self, fold, batch):
-        return batch.contexts[:, :1] * np.arange(batch.n_actions) % 3
-
-    def predict_at(self, fold, batch, actions):
-        return np.take_along_axis(self.predict(fold, batch), actions, axis=1)
+    def predict(self, fold, batch, actions=None):
+        every = batch.contexts[:, :1] * np.arange(batch.n_actions) % 3
+        return every if actions is None else np.take_along_axis(every, actions, axis=1)
 
 
 def same(here, there):
@@ -44,7 +42,7 @@ def test_weights_in_torch_are_those_of_numpy(b, k, pitch, shifts, seed, dead, ti
     mu = np.where(rng.random((b, k)) < dead, 0.0, mu)
     there = [torch.as_tensor(each) for each in (f, mu, pi)]
     same(rounding.rounded(*there, pitch, shifts), codes.rounded(f, mu, pi, pitch, shifts))
-    same(rounding.flat(*there[1:]), codes.flat(mu, pi))
+    same(rounding.rounded(*there, torch.inf), codes.flat(mu, pi))
 
 
 @pytest.mark.parametrize("drawn", [None, 1, 9])
@@ -54,6 +52,5 @@ def test_a_path_of_a_device_is_that_of_numpy(drawn):
         cells = all_cells(LOG.logging, POLICY, Known(), 0, batch)
     else:
         cells = drawn_cells(LOG.logging, POLICY, Known(), 0, batch, drawn, seed=3)
-    here, there = device_path(cells, PITCHES, torch.device("cpu")), block_path(cells, PITCHES)
-    for name in BlockPath.__dataclass_fields__:
-        np.testing.assert_allclose(getattr(here, name), getattr(there, name), rtol=1e-10, atol=1e-12, err_msg=name)
+    here, there = weights_on(torch.device("cpu"), cells, PITCHES), weights_of(cells, PITCHES)
+    np.testing.assert_allclose(here, there, rtol=1e-10, atol=1e-12)

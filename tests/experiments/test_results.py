@@ -195,6 +195,7 @@ def test_the_claims_of_the_paper_hold_where_they_are_built_in():
         assert {name for name, each in told.items() if each != HOLDS} == failing
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["bars", "lines", "dots", "ecdf"])
 def test_figures_are_byte_identical_and_have_their_labels(kind, tmp_path):
     figure = {"kind": kind, "statistics": ["bias", "variance", "mse"], "label": "k"}

@@ -37,7 +37,7 @@ def test_quick_versions_are_small(name):
 
 def test_the_default_problem_is_the_papers():
     (cell,) = load("bias-variance-mse").cells
-    assert cell.n == 1000 and world_of(cell.world).world == cael.worlds.PaperWorld()
+    assert cell.n == 1000 and world_of(cell.world)[0] == cael.worlds.PaperWorld()
 
 
 def test_the_suite_has_the_default_problem_by_its_own_name_and_it_is_run_once():

@@ -48,10 +48,11 @@ def log(tmp_path_factory):
 
 
 def test_a_better_policy(capsys, log):
-    code, out, _ = run(capsys, "evaluate", log, "--policy", "choice:good", "--gate")
-    assert code == 0
-    assert "verdict: ok (SNDR)" in out
-    assert re.search(r"lift over the logging policy: \+0\.\d+ \(\+\d+\.\d%\) .*, better", out)
+    for options, headline in ((), "Auto"), (("--no-learn",), "SNDR"):
+        code, out, _ = run(capsys, "evaluate", log, "--policy", "choice:good", "--gate", *options)
+        assert code == 0
+        assert f"verdict: ok ({headline})" in out
+        assert re.search(r"lift over the logging policy: \+0\.\d+ \(\+\d+\.\d%\) .*, better", out)
     assert "Columns: action = 'item'; reward = 'clicked'; propensity = 'pscore'" in " ".join(out.split())
 
 
@@ -59,9 +60,11 @@ def test_policies_of_which_only_logged_actions_are_known_are_compared_too(capsys
     frame = pd.read_parquet(log)
     frame["p"] = np.where(frame["item"] == 2, 0.8, 0.1)
     frame.to_parquet(log.with_name("logged.parquet"))
-    code, out, _ = run(capsys, "compare", log.with_name("logged.parquet"), "--policy", "p", "--format", "json")
-    assert code == 0
-    assert json.loads(out)["policies"][0]["estimate"]["estimator"] == "SNIPS"
+    compare = ("compare", log.with_name("logged.parquet"), "--policy", "p", "--format", "json")
+    for options, estimator in ((), "Auto"), (("--no-learn",), "SNIPS"):
+        code, out, _ = run(capsys, *compare, *options)
+        assert code == 0
+        assert json.loads(out)["policies"][0]["estimate"]["estimator"] == estimator
 
 
 def test_a_worse_policy_exits_with_4_at_the_gate_only(capsys, log):
@@ -199,7 +202,7 @@ def test_a_report(capsys, log, tmp_path):
     assert len(page) < 300 * 1024
     assert "new &lt;policy&gt;" in page
     assert "new <policy>" not in page
-    for word in ("SNDR", "By country", "By good", "By window of time", "log.parquet", "be", "Audit"):
+    for word in ("Auto", "SNDR", "By country", "By good", "By window of time", "log.parquet", "be", "Audit"):
         assert word in page
     code, _, _ = run(capsys, "compare", log, "--policy", "a=choice:good", "--policy", "b=uniform", "--out", out)
     assert code == 0
@@ -279,6 +282,7 @@ def test_a_configuration_does_not_stay(capsys, log, config):
     assert document["level"] == 0.95
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_bytes(capsys, log):
     options = ("evaluate", log, *EVERYTHING, "--calibrate", "--format", "json", "--seed", "3")
     assert run(capsys, *options)[1] == run(capsys, *options)[1]

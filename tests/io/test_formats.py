@@ -128,8 +128,8 @@ def test_the_logging_policy_in_the_same_forms(capsys, folder, written, truth, fo
     pq.write_table(logs.long_table(logging), folder / "mu.parquet")
     pq.write_table(logs.long_table(np.log(logging), "score"), folder / "log_mu.parquet")
     spec = LOGGING[form].format(folder=folder)
-    found = numbers(evaluate(capsys, written["log.parquet"], "--policy", "dense:pi", "--logging", spec))
-    agree(found, truth, truth)
+    found = numbers(evaluate(capsys, written["log.parquet"], "--policy", "dense:pi", "--logging", spec, "--no-learn"))
+    agree(found, truth, truth.keys() - {"Auto"})
 
 
 def test_a_complete_logging_policy_makes_mips_possible(capsys, written):

@@ -108,3 +108,16 @@ def ridge(x, actions, r, phi, alpha, onehot, onehot_alpha=None):
         penalty[columns, columns] = onehot_alpha
     beta = np.linalg.solve(d.T @ d + penalty, d.T @ r)
     return lambda x, a: design(x, a) @ beta
+
+
+def best_baseline(w, r):
+    """The constant b that minimises Var(w (r - b) + b): E[(w^2 - w) r] / E[w^2 - w], w centred; 0 if w is constant.
+
+    Written as a covariance, Cov(w r, w) / Var(w), it does not lose digits when w is nearly constant.
+    """
+    centred = w - w.mean()
+    spread = float(centred @ centred)
+    if spread <= 1e-24 * len(w):
+        return 0.0
+    wr = w * r
+    return float((wr - wr.mean()) @ centred) / spread

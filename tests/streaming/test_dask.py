@@ -16,7 +16,7 @@ from tests.streaming.worlds import COLUMNS, paper
 
 distributed = pytest.importorskip("distributed")
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # of Dask, about ports and sockets
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore")]  # the warnings of Dask, about ports and sockets
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_the_command_line_takes_the_address_of_a_scheduler(cluster, tmp_path, ca
     told = json.loads(capsys.readouterr().out)
     assert stop.value.code in (0, 3)
     assert "The log was streamed, as --dask asks." in told["reading"]["notes"]
-    found = answers(cael.evaluate(cael.scan(where, n_actions=K), "pi", learn=False))
+    found = answers(cael.evaluate(cael.scan(where, n_actions=K), "pi"))
     assert {each["estimator"]: (each["value"], each["stderr"]) for each in told["estimates"]} == found
 
 

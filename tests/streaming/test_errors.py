@@ -37,7 +37,7 @@ def test_every_flaw_is_counted_with_row_numbers_and_files(tmp_path, monkeypatch)
     assert "column 'propensity' is not above 0, such as 0.0, in 2 rows" in told
     assert "(row 120 (part-00.parquet: 120))" in told
     with pytest.warns(UserWarning, match="10 of 400 rows were left out because they are invalid"):
-        found = cael.evaluate(cael.scan(where, n_actions=K, drop_invalid=True), "p", learn=False)
+        found = cael.evaluate(cael.scan(where, n_actions=K, drop_invalid=True), "p")
     kept = cael.io.open_log(log, n_actions=K, drop_invalid=True)
     twin = cael.SNIPS().estimate(kept.log, kept.policy("p"))
     assert found["SNIPS"].value == pytest.approx(twin.value, rel=1e-12)
@@ -83,8 +83,8 @@ def test_a_long_table_of_decisions_is_refused_and_one_for_all_is_not(tmp_path):
     with pytest.raises(cael.PolicyError, match="joining them needs the log in memory"):
         cael.evaluate(log, f"table:{tmp_path}/by_decision.parquet")
     pq.write_table(pa.table({"action": range(K), "probability": np.full(K, 1 / K)}), tmp_path / "for_all.parquet")
-    found = cael.evaluate(log, f"table:{tmp_path}/for_all.parquet", learn=False)
-    assert found["SNIPS"].value == pytest.approx(cael.evaluate(log, "uniform", learn=False)["SNIPS"].value)
+    found = cael.evaluate(log, f"table:{tmp_path}/for_all.parquet")
+    assert found["SNIPS"].value == pytest.approx(cael.evaluate(log, "uniform")["SNIPS"].value)
 
 
 def test_estimators_that_need_the_log_in_memory_are_skipped_or_refused(tmp_path):
@@ -96,12 +96,12 @@ def test_estimators_that_need_the_log_in_memory_are_skipped_or_refused(tmp_path)
         cael.CAELMIPS(),
     ):
         with pytest.raises(cael.NeedsError):
-            cael.evaluate(log, "pi", estimator, learn=False)
+            cael.evaluate(log, "pi", estimator)
 
 
 def test_a_log_without_propensities_has_no_weights(tmp_path):
     log = cael.scan(write(tmp_path / "log", table(200).drop(["propensity"])), n_actions=K, logging="none")
-    found = cael.evaluate(log, "pi", learn=False)
+    found = cael.evaluate(log, "pi")
     assert [each.estimator for each in found] == ["LoggedMean", "DM"]
     assert "logged propensities" in dict(found.skipped)["SNIPS"]
     assert found.verdict.level == "refuse"
@@ -112,7 +112,7 @@ def test_no_support_and_constant_rewards_are_what_they_are_in_memory(tmp_path):
     found = cael.evaluate(cael.scan(write(tmp_path / "a", log), n_actions=K, predictions="q_logged+q_target"), "p")
     assert "no support at all" in dict(found.skipped)["IPS"]
     with pytest.raises(cael.SupportError):
-        cael.evaluate(cael.scan(tmp_path / "a", n_actions=K), "p", cael.IPS(), learn=False)
+        cael.evaluate(cael.scan(tmp_path / "a", n_actions=K), "p", cael.IPS())
     with pytest.raises(cael.LogError, match="every one of the 60 rewards is 2"):
         cael.evaluate(cael.scan(write(tmp_path / "b", spoilt(table(60), "reward", range(60), 2.0)), n_actions=K), "p")
 
@@ -182,7 +182,7 @@ def test_a_file_that_vanishes_in_the_middle_is_named(workers, tmp_path):
         return np.full((len(contexts), K), 1 / K)
 
     with pytest.raises(cael.InputError, match=r"part-03.parquet is gone"):
-        cael.evaluate(log, removes, learn=False)
+        cael.evaluate(log, removes)
 
 
 def test_a_file_that_changes_in_the_middle_is_named(tmp_path):
@@ -194,7 +194,7 @@ def test_a_file_that_changes_in_the_middle_is_named(tmp_path):
         return np.full((len(contexts), K), 1 / K)
 
     with pytest.raises(cael.InputError, match=r"part-03.parquet changed while the log was read"):
-        cael.evaluate(log, changes, learn=False)
+        cael.evaluate(log, changes)
 
 
 def test_csv_columns_that_change_their_kind_are_named(tmp_path):
@@ -203,7 +203,7 @@ def test_csv_columns_that_change_their_kind_are_named(tmp_path):
     text = (tmp_path / "a.csv").read_text().split("\n")
     (tmp_path / "a.csv").write_text("\n".join([*text[:200], "1,many,0.5,0.5", *text[200:]]))
     with pytest.raises(cael.InputError, match=r"a.csv"):
-        cael.evaluate(cael.scan(tmp_path / "a.csv", n_actions=K), "p", learn=False)
+        cael.evaluate(cael.scan(tmp_path / "a.csv", n_actions=K), "p")
 
 
 FULL = """
@@ -228,7 +228,7 @@ def test_a_full_disk_leaves_no_report(factor, tmp_path):
 def test_an_old_report_survives_a_failed_one(tmp_path, monkeypatch):
     from cael import report
 
-    found = cael.evaluate(cael.scan(write(tmp_path / "log", table(100)), n_actions=K), "p", learn=False)
+    found = cael.evaluate(cael.scan(write(tmp_path / "log", table(100)), n_actions=K), "p")
     out = tmp_path / "report.html"
     out.write_text("old")
 

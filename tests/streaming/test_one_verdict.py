@@ -143,6 +143,7 @@ def test_the_comparison_fails_when_a_check_is_taken_out_of_one_path(name, tmp_pa
         same(mine.verdict, cael.evaluate(there, "dense:pi", learn=False).verdict)
 
 
+@pytest.mark.long
 def test_dask_says_what_memory_says(tmp_path):
     distributed = pytest.importorskip("distributed")
     log, target = wrong_logging(2000, 20)

@@ -15,7 +15,7 @@ from sklearn.linear_model import LinearRegression
 
 import cael
 from cael.cli import main
-from cael.embedding.path_group import largest
+from cael.embedding.exact.path_group import largest
 from cael.engine import asking
 from cael.engine.asking import Asking
 from cael.engine.drawn import sample_in_memory, sample_of
@@ -26,8 +26,8 @@ from tests.streaming.worlds import COLUMNS, paper
 
 pytest.importorskip("torch")
 
-from cael.embedding import sparse_network as sparse
-from cael.embedding import weight_paths as paths
+from cael.embedding.exact import sparse_network as sparse
+from cael.embedding.exact import weight_paths as paths
 
 TINY = cael.Growth(steps=20, penalties=(1.5,), restarts=1)
 QUICK = cael.CAEL(growth=TINY)
@@ -183,7 +183,6 @@ def test_auto_is_first_in_a_stream_and_says_what_it_left_out(long, monkeypatch):
     without = cael.evaluate(cael.scan(where, COLUMNS, actions=actions), "pi", learn=True)["Auto"]
     assert without.diagnostics.choices == 2
     assert f"Auto left {tiny.name} out: it needs all probabilities of the logging policy" in str(without.diagnostics)
-    monkeypatch.setattr(cael.results.evaluate, "LEARN", True)
     assert cael.evaluate(cael.scan(where, COLUMNS, actions=actions), "pi").headline == "Auto"
     poor = cael.scan(where, COLUMNS, actions=actions, logging="mu", memory="400MiB", workers=1)
     told = cael.evaluate(poor, "pi")["Auto"].diagnostics.warnings
@@ -249,6 +248,7 @@ pathlib.Path(status).write_text(pathlib.Path("/proc/self/status").read_text())
 """
 
 
+@pytest.mark.long
 def test_training_and_weighting_stay_within_the_budget(long, tmp_path):
     """The sample, 100,000 rows without a budget, is as large as the budget allows."""
     where, actions, _ = long
@@ -264,7 +264,6 @@ def test_the_command_line_streams_auto_with_a_logging_policy(tmp_path, capsys, m
     from cael.cli import large
 
     monkeypatch.setattr(large, "IN_MEMORY", 1e9)
-    monkeypatch.setattr(cael.results.evaluate, "LEARN", True)
     monkeypatch.setattr(cael.embedding.auto.Auto, "candidates", lambda self: [cael.SNIPS(), cael.SNDR(), QUICK])
     log, actions, _ = paper(500)
     where, listed = write(tmp_path / "log", log, [200]), tmp_path / "actions.parquet"

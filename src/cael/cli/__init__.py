@@ -45,10 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command and exit with its code."""
     from cael.errors import CaelError
 
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        app.config = config_of(given, app)
-        app(given, exit_on_error=False, print_error=True)
+        app.config = config_of(words, app)
+        app(words, exit_on_error=False, print_error=True)
     except CycloptsError:
         sys.exit(2)
     except BrokenPipeError:  # the reader, `head` say, has seen enough

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def config_of(arguments: Sequence[str], app: App) -> tuple[Any, ...]:
     """What cyclopts needs to take options from the file named by --config; nothing without one."""
     path = _named(arguments)
-    command = next((each for each in arguments if not each.startswith("-")), None)
+    command = next((word for word in arguments if not word.startswith("-")), None)
     if path is None or command is None or command not in app:
         return ()
     from cyclopts.config import Dict
@@ -26,11 +26,10 @@ def config_of(arguments: Sequence[str], app: App) -> tuple[Any, ...]:
 
 
 def _named(arguments: Sequence[str]) -> Path | None:
-    for at, each in enumerate(arguments):
-        if each.startswith("--config="):
-            return Path(each.partition("=")[2])
-        if each == "--config" and at + 1 < len(arguments):
-            return Path(arguments[at + 1])
+    for word, after in zip(arguments, [*arguments[1:], None], strict=True):
+        name, equals, value = word.partition("=")
+        if name == "--config" and (equals or after is not None):
+            return Path(value if equals else str(after))
     return None
 
 
@@ -43,22 +42,20 @@ def options(path: Path, command: str, app: App) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not a TOML file: {error}.") from None
     commands = {name for name in app if not name.startswith("-")}
-    own = data.pop(command, {})
+    table = data.pop(command, {})
     shared = {key: value for key, value in data.items() if key not in commands or not isinstance(value, dict)}
-    if not isinstance(own, dict):
-        raise InputError(f"{path}: [{command}] must be a table of options; got {own!r}.")
-    found: dict[str, Any] = {}
-    for key, value in {**shared, **own}.items():
+    if not isinstance(table, dict):
+        raise InputError(f"{path}: [{command}] must be a table of options; got {table!r}.")
+    named: dict[str, Any] = {}
+    for key, value in {**shared, **table}.items():
         if key == "policies":
-            found["policy"] = _policies(path, value)
+            named["policy"] = _policies(path, value)
         elif key == "thresholds":
-            found[key] = _limits(path, value)
-        elif key == "columns":
-            found |= _table(path, key, value)
+            named[key] = _limits(path, value)
         else:
-            found[key] = value
-    _known(path, found, app, commands)
-    return {key.replace("_", "-"): value for key, value in found.items()}
+            named |= _table(path, key, value) if key == "columns" else {key: value}
+    _known(path, named, app, commands)
+    return {key.replace("_", "-"): value for key, value in named.items()}
 
 
 def _table(path: Path, key: str, value: Any) -> dict[str, Any]:
@@ -67,7 +64,7 @@ def _table(path: Path, key: str, value: Any) -> dict[str, Any]:
     return value
 
 
-def _known(path: Path, found: dict[str, Any], app: App, commands: set[str]) -> None:
+def _known(path: Path, named: dict[str, Any], app: App, commands: set[str]) -> None:
     names = {
         name.removeprefix("--")
         for command in commands
@@ -75,7 +72,7 @@ def _known(path: Path, found: dict[str, Any], app: App, commands: set[str]) -> N
         for name in argument.names
         if name.startswith("--")
     }
-    unknown = [key for key in found if key.replace("_", "-") not in names]
+    unknown = [key for key in named if key.replace("_", "-") not in names]
     if unknown:
         raise InputError(f"{path}: unknown option {unknown[0]!r}; there are: {', '.join(sorted(names))}.")
 
@@ -90,12 +87,9 @@ def _policies(path: Path, value: Any) -> list[str]:
     """[policies.new] kind = "choice", column = "best" -> "new=choice:best"."""
     from cael.io.specs import KINDS, parse
 
-    told = []
-    for name, given in _table(path, "policies", value).items():
-        spec = parse(given)
-        if isinstance(spec, str):
-            told.append(f"{name}={spec}")
-            continue
-        options = "".join(f",{option}={getattr(spec, option)}" for option in KINDS[spec.kind])
-        told.append(f"{name}={spec}{options}")
-    return told
+    texts = []
+    for name, policy in _table(path, "policies", value).items():
+        spec = parse(policy)
+        options = [] if isinstance(spec, str) else [f",{option}={getattr(spec, option)}" for option in KINDS[spec.kind]]
+        texts.append(f"{name}={spec}{''.join(options)}")
+    return texts

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from cael.cli.large import Large, open_large
-from cael.cli.options import Columns_, Judging, Policies, Reading, estimators_of, names_of, specs_of
-from cael.cli.output import Format, about_reading, lines_about, save_report, settings_of, show, writable
+from cael.cli.options import Columns_, Flag, Judging, Log, Out, Policies, Printed, Reading, estimators_of, specs_of
+from cael.cli.output import Facts, save_report, show, writable
 
 if TYPE_CHECKING:
     from cael.io import LogTable
     from cael.judging.audits import Audit
     from cael.judging.thresholds import Thresholds
-    from cael.results.calibration import Calibration
-    from cael.results.evaluation import Evaluation
 
 FEWEST_FOR_AUDIT = 20
 OK, UNTRUSTED, WORSE = 0, 3, 4
@@ -26,7 +23,7 @@ OK, UNTRUSTED, WORSE = 0, 3, 4
 
 
 def evaluate(
-    log: str,
+    log: Log,
     *,
     policy: str = "target",
     columns: Columns_ = None,
@@ -38,17 +35,15 @@ def evaluate(
     level: float = 0.95,
     learn: bool = True,
     windows: int | None = None,
-    calibrate: Annotated[bool, Parameter(negative=())] = False,
-    gate: Annotated[bool, Parameter(negative=())] = False,
-    format: Format = "table",
-    out: Path | None = None,
+    calibrate: Flag = False,
+    gate: Flag = False,
+    format: Printed = "table",
+    out: Out = None,
 ) -> int:
     """What would a policy have earned on this log, and can the answer be trusted?
 
     Parameters
     ----------
-    log
-        A file (Parquet, CSV, Arrow, .npz), a folder of them, or a pattern in quotes.
     policy
         The policy to evaluate, such as choice:COLUMN or table:FILE; the kinds are listed below.
     estimators
@@ -65,65 +60,56 @@ def evaluate(
         Also plant known rewards on this log, rank the estimators on them and check their intervals.
     gate
         Exit with 4 if the policy is shown to be worse than the logging policy.
-    format
-        Print a table, JSON or Markdown.
-    out
-        Write a report to this HTML file.
     """
+    from cael import calibrate as calibrated
     from cael.io.specs import named
-    from cael.results.evaluate import asked_about, evaluation_of
+    from cael.results.evaluate import asked_about, evaluation_of, panel
 
     settings, limits = reading or Reading(), (judging or Judging()).limits()
     writable(out)
-    given = estimators_of(estimators)
-    opened_log = open_large(log, columns, settings, large or Large(), [policy], windows)
+    added = estimators_of(estimators)
+    opened = open_large(log, columns, settings, large or Large(), [policy], windows)
     name, spec = named(policy)
-    answer, asked = asked_about(opened_log.log, {name: spec}, given, None if learn else False, **opened_log.cuts())
-    found = replace(evaluation_of(answer, asked, level, headline, limits), policy=name)
-    table, more = opened_log.facts(answer), opened_log.parts(answer, found.headline, level, settings.seed, limits)
-    audit = _audited(opened_log.table, limits) if out is not None and opened_log.table is not None else None
+    target = opened.policy(spec)
+    answer, asked = asked_about(opened.log, {name: target}, added, None if learn else False, **opened.cuts)
+    evaluation = replace(evaluation_of(answer, asked, level, headline, limits), policy=name)
+    facts, parts = opened.facts(answer), opened.parts(answer, evaluation.headline, level, settings.seed, limits)
+    audit = None if out is None else audited(opened.table, facts, limits)
     if calibrate:
-        rows = opened_log.log if opened_log.table is None else opened_log.table.log
-        more["calibration"] = _calibrated(rows, spec, given, level, settings.seed, limits)
-    labels = names_of(table)
-    if found.overlap is not None and labels is not None:
-        found = replace(found, overlap=found.overlap.labelled(labels))
-    show(found, format, kind="evaluation", more=more, extra={"reading": about_reading(table)}, after=lines_about(table))
+        tried = tuple({each.name: each for each in (*panel(), *added)}.values())
+        parts["calibration"] = calibrated(
+            opened.rows, target, tried, level=level, seed=settings.seed, thresholds=limits
+        )  # fmt: skip
+    if evaluation.overlap is not None and facts.names is not None:
+        evaluation = replace(evaluation, overlap=evaluation.overlap.labelled(facts.names))
+    show(evaluation, format, kind="evaluation", facts=facts, parts=parts)
     if out is not None:
-        told = settings_of(table, policy)
-        save_report(out, found, table, settings=told, seed=settings.seed, audit=audit, **more)
-    if found.verdict.level == "refuse" or _calibration(found, more) == "fail":
-        return UNTRUSTED
-    return WORSE if gate and found.direction == "worse" else OK
+        save_report(out, facts, policy, evaluation=evaluation, seed=settings.seed, audit=audit, **parts)
+    refused = evaluation.verdict.level == "refuse" or failed(parts.get("calibration"), evaluation.headline)
+    return exit_code(refused, gate and evaluation.direction == "worse")
 
 
-def _calibration(found: Evaluation, more: dict[str, Any]) -> str:
-    """How the intervals of the headline did on planted rewards; "unknown" where nobody asked."""
-    names = [row.estimator for row in more.get("calibration", ())]
-    return more["calibration"].check(found.headline).status if found.headline in names else "unknown"
+def failed(calibration: Any, headline: str) -> bool:
+    """Whether the intervals of the headline missed planted rewards too often."""
+    tried = calibration is not None and headline in [row.estimator for row in calibration]
+    return tried and calibration.check(headline).status == "fail"
 
 
-def _audited(table: LogTable, limits: Thresholds) -> Audit | None:
-    """The audit, where the log is long enough for one."""
+def audited(table: LogTable | None, facts: Facts, limits: Thresholds) -> Audit | None:
+    """The audit, where the log is in memory and long enough for one."""
     from cael import audit
 
-    enough = len(table.log) >= FEWEST_FOR_AUDIT
-    return audit(table.log, names=names_of(table), thresholds=limits) if enough else None
+    if table is None or len(table.log) < FEWEST_FOR_AUDIT:
+        return None
+    return audit(table.log, names=facts.names, thresholds=limits)
 
 
-def _calibrated(
-    log: Any, policy: str, estimators: Sequence[Any], level: float, seed: int, limits: Thresholds
-) -> Calibration:
-    """Of the usual panel, and what was asked for."""
-    from cael import calibrate
-    from cael.results.evaluate import panel
-
-    wanted = {each.name: each for each in (*panel(), *estimators)}
-    return calibrate(log, policy, tuple(wanted.values()), level=level, seed=seed, thresholds=limits)
+def exit_code(refused: bool, worse: bool = False) -> int:
+    return UNTRUSTED if refused else WORSE if worse else OK
 
 
 def compare(
-    log: str,
+    log: Log,
     *,
     policy: Policies,
     columns: Columns_ = None,
@@ -133,16 +119,14 @@ def compare(
     estimator: str | None = None,
     level: float = 0.95,
     learn: bool = True,
-    gate: Annotated[bool, Parameter(negative=())] = False,
-    format: Format = "table",
-    out: Path | None = None,
+    gate: Flag = False,
+    format: Printed = "table",
+    out: Out = None,
 ) -> int:
     """Which of these policies beats the logging policy? Paired contrasts, with simultaneous intervals.
 
     Parameters
     ----------
-    log
-        A file (Parquet, CSV, Arrow, .npz), a folder of them, or a pattern in quotes.
     policy
         A policy, such as choice:COLUMN or table:FILE, with a name before it if you like: new=choice:COLUMN. Repeat it.
     estimator
@@ -154,23 +138,18 @@ def compare(
         Let Auto train networks (CAEL): seconds to minutes. --no-learn leaves it out.
     gate
         Exit with 4 if one of the policies is shown to be worse than the logging policy.
-    format
-        Print a table, JSON or Markdown.
-    out
-        Write a report to this HTML file.
     """
-    from cael.results.compare import ask_to_compare, comparison_of
+    from cael.results.comparison import ask_to_compare, comparison_of
 
     settings, limits = reading or Reading(), (judging or Judging()).limits()
     writable(out)
     chosen = None if estimator is None else estimators_of([estimator])[0]
-    opened_log = open_large(log, columns, settings, large or Large(), policy)
-    answer, used = ask_to_compare(opened_log.log, specs_of(policy), chosen, None if learn else False)
-    found, table = comparison_of(answer, used, level, settings.seed, limits), opened_log.facts(answer)
-    show(found, format, kind="comparison", extra={"reading": about_reading(table)}, after=lines_about(table))
+    opened = open_large(log, columns, settings, large or Large(), policy)
+    targets = {name: opened.policy(spec) for name, spec in specs_of(policy).items()}
+    answer, used = ask_to_compare(opened.log, targets, chosen, None if learn else False)
+    comparison, facts = comparison_of(answer, used, level, settings.seed, limits), opened.facts(answer)
+    show(comparison, format, kind="comparison", facts=facts)
     if out is not None:
-        told = settings_of(table, ", ".join(policy))
-        save_report(out, None, table, settings=told, seed=settings.seed, comparison=found)
-    if found.verdict.level == "refuse":
-        return UNTRUSTED
-    return WORSE if gate and any(row.direction == "worse" for row in found) else OK
+        save_report(out, facts, ", ".join(policy), comparison=comparison, seed=settings.seed)
+    worse = any(row.direction == "worse" for row in comparison)
+    return exit_code(comparison.verdict.level == "refuse", gate and worse)

@@ -7,45 +7,43 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from cael.cli.decide import OK, UNTRUSTED
-from cael.cli.options import Columns_, Judging, Reading, names_of, opened, policies_of
-from cael.cli.output import Format, about_reading, lines_about, show
+from cael.cli.decide import exit_code
+from cael.cli.large import opened
+from cael.cli.options import Columns_, Judging, Log, Printed, Reading
+from cael.cli.output import facts_in_memory, show
 
 
 def audit(
-    log: str,
+    log: Log,
     *,
     columns: Columns_ = None,
     reading: Reading | None = None,
     judging: Judging | None = None,
     p_value: float | None = None,
     blocks: int = 10,
-    format: Format = "table",
+    format: Printed = "table",
 ) -> int:
     """Is this log what it says it is? Propensities against frequencies, drift, duplicates, support; no policy needed.
 
     Parameters
     ----------
-    log
-        A file (Parquet, CSV, Arrow, .npz), a folder of them, or a pattern in quotes.
     p_value
         Below it a deviation counts as beyond chance; by default the threshold p_value, 0.001.
     blocks
         Stretches of time that are compared.
-    format
-        Print a table, JSON or Markdown.
     """
-    from cael import audit as call
+    from cael import audit as audited
 
     limits = (judging or Judging()).limits()
     table = opened(log, columns, reading or Reading())
-    found = call(table.log, p_value=p_value, blocks=blocks, names=names_of(table), thresholds=limits)
-    show(found, format, kind="audit", extra={"reading": about_reading(table)}, after=lines_about(table))
-    return UNTRUSTED if found.status == "fail" else OK
+    facts = facts_in_memory(table)
+    result = audited(table.log, p_value=p_value, blocks=blocks, names=facts.names, thresholds=limits)
+    show(result, format, kind="audit", facts=facts)
+    return exit_code(result.status == "fail")
 
 
 def plan(
-    log: str,
+    log: Log,
     *,
     policy: str = "target",
     lift: str = "1%",
@@ -56,14 +54,12 @@ def plan(
     power: float = 0.8,
     rows: int | None = None,
     exploration: Annotated[list[float] | None, Parameter(consume_multiple=True, negative=())] = None,
-    format: Format = "table",
+    format: Printed = "table",
 ) -> int:
     """How many more rows, or how much exploration, does it take to tell this lift apart?
 
     Parameters
     ----------
-    log
-        A file (Parquet, CSV, Arrow, .npz), a folder of them, or a pattern in quotes.
     policy
         The policy in question, such as choice:COLUMN or table:FILE; the kinds are listed below.
     lift
@@ -76,24 +72,21 @@ def plan(
         Rows of the new log, for which the least exploration is looked for; as many as there are, if not given.
     exploration
         Shares of decisions that would be drawn uniformly.
-    format
-        Print a table, JSON or Markdown.
     """
-    from cael import plan as call
+    from cael import plan as planned
+    from cael.io.specs import named
     from cael.results.planning import EXPLORATION
 
     settings, limits = reading or Reading(), (judging or Judging()).limits()
     size, relative = lift_of(lift)
-    table = opened(log, columns, settings)
-    ((name, chosen),) = policies_of(table, [policy]).items()
-    found = call(
-        table.log, chosen, lift=size, relative=relative, level=level, power=power, rows=rows,
-        exploration=EXPLORATION if exploration is None else exploration, seed=settings.seed,
-        thresholds=limits,
+    table = opened(log, columns, settings, [policy])
+    name, spec = named(policy)
+    result = planned(
+        table.log, table.policy(spec), lift=size, relative=relative, level=level, power=power, rows=rows,
+        exploration=EXPLORATION if exploration is None else exploration, seed=settings.seed, thresholds=limits,
     )  # fmt: skip
-    found = replace(found, policy=name)
-    show(found, format, kind="plan", extra={"reading": about_reading(table)}, after=lines_about(table))
-    return UNTRUSTED if found.status == "fail" else OK
+    show(replace(result, policy=name), format, kind="plan", facts=facts_in_memory(table))
+    return exit_code(result.status == "fail")
 
 
 def lift_of(text: str) -> tuple[float, bool]:

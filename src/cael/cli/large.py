@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cyclopts import Parameter
 
-from cael.cli.options import Reading, opened
-from cael.cli.output import Facts
+from cael.cli.options import Reading
+from cael.cli.output import Facts, facts_in_memory, facts_streamed
 from cael.io.roles import Columns
 
 if TYPE_CHECKING:
     from cael.engine.answer import Answer
     from cael.io import LogTable
+    from cael.io.files import File
     from cael.judging.thresholds import Thresholds
     from cael.log.held import EngineLog
     from cael.log.scanned import ScannedLog
-    from cael.results.segmentation import Segments
 
 IN_MEMORY = 4
 """A log in memory takes so many times the size of its columns: as read, as arrays, as weights and contributions."""
@@ -38,114 +38,39 @@ class Large:
     "Columns of reward predictions for DM, DR, SNDR: LOGGED+TARGET, a pattern or a column of lists. Streams the log."
 
 
-def streamed(
-    log: str, columns: Columns | None, reading: Reading, large: Large, policies: Sequence[str]
-) -> ScannedLog | None:
-    """The scanned log where it is to be streamed, else None."""
-    from cael.errors import InputError
-    from cael.log.budget import bytes_of, shown
-
-    budget = bytes_of(large.memory)
-    if Path(log).suffix == ".npz":
-        if large.dask is not None or large.predictions is not None:
-            raise InputError(f"{log}: an .npz log is read whole; --dask and --predictions need files of columns.")
-        return None
-    need = needed(log, columns, [*policies, reading.logging or ""])
-    why = "as --dask asks" if large.dask else "as --predictions asks" if large.predictions else ""
-    if not why and need <= budget:
-        return None
-    why = why or f"as it would take about {shown(need)} in memory and {shown(budget)} may be used (--memory)"
-    from cael import scan
-
-    found = scan(
-        log, columns, actions=reading.actions, n_actions=reading.n_actions, predictions=large.predictions,
-        logging=reading.logging, drop_invalid=reading.drop_invalid,
-        memory=budget, client=large.dask,
-    )  # fmt: skip
-    return replace(found, notes=(f"The log was streamed, {why}.", *found.notes))
-
-
-def needed(log: str, columns: Columns | None, policies: Sequence[str]) -> float:
-    """Bytes that the log and these policies would take in memory, from the sizes that the files state."""
-    from cael.io.reading import found_files
-    from cael.io.reading import opened as opened_files
-    from cael.io.roles import resolve
-    from cael.log.budget import PROGRAM
-
-    files, name = found_files(log)
-    if files[0].format != "parquet":
-        return PROGRAM + IN_MEMORY * float(sum(file.path.stat().st_size for file in files))
-    source = opened_files(files, name)
-    roles = resolve(source, columns or Columns())
-    used = {each for role in vars(roles).values() if role for each in ((role,) if isinstance(role, str) else role)}
-    text = " ".join(policies)
-    wanted = {column for column in source.names if column in used or column.rstrip("0123456789") in text}
-    return PROGRAM + IN_MEMORY * sum(stored(file.path, wanted) for file in files)
-
-
-def stored(path: Path, wanted: set[str]) -> float:
-    """Bytes of these columns of a Parquet file when they are decoded: at least 8 for each row."""
-    import pyarrow.parquet as pq
-
-    from cael.io.files import readable
-
-    total = 0.0
-    with readable(path), pq.ParquetFile(path) as file:
-        for number in range(file.num_row_groups):
-            group = file.metadata.row_group(number)
-            for at in range(group.num_columns):
-                chunk = group.column(at)
-                if chunk.path_in_schema.split(".")[0] in wanted:
-                    total += max(8.0 * chunk.num_values, float(chunk.total_uncompressed_size))
-    return total
-
-
-def facts_of(answer: Answer) -> Facts:
-    """What the outputs say about a log that was streamed."""
-    log: Any = answer.log
-    return Facts(
-        source=log.source.name, rows_read=answer.read, rows=answer.n, dropped=answer.dropped, n_actions=log.n_actions,
-        context_dim=len(log.columns.contexts or ()), columns=log.columns, notes=log.notes, warnings=answer.warnings,
-        actions=log.actions.labels,
-    )  # fmt: skip
-
-
 @dataclass(frozen=True)
 class Opened:
-    """A log that a command reads: in memory with its table, or in files (None). windows: of time, how many."""
+    """A log that a command reads: in memory with its table, or in files (None). segments: names of their columns.
+    cuts: what `ask` is told of segments and windows; those of a log in memory are with its rows."""
 
     log: EngineLog
     table: LogTable | None
     segments: tuple[str, ...]
-    windows: int | None
+    windows: bool
+    cuts: dict[str, Any] = field(default_factory=dict)
 
-    def cuts(self) -> dict[str, Any]:
-        """What `ask` is told of segments and windows; those of a log in memory are with its rows."""
-        if self.table is not None:
-            return {}
-        from cael.engine.windows import windows_of
+    @property
+    def rows(self) -> Any:
+        """The log as the library takes it."""
+        return self.log if self.table is None else self.table.log
 
-        return {
-            "segments": self.segments,
-            "windows": None if self.windows is None else windows_of(self.log, self.windows),
-        }
+    def policy(self, spec: str) -> Any:
+        """The policy of a spec, made once; on a log in files the engine makes it batch by batch."""
+        return spec if self.table is None else self.table.policy(spec)
 
-    def facts(self, answer: Answer) -> LogTable | Facts:
-        return self.table if self.table is not None else facts_of(answer)
+    def facts(self, answer: Answer) -> Facts:
+        return facts_streamed(answer) if self.table is None else facts_in_memory(self.table)
 
     def parts(self, answer: Answer, name: str, level: float, seed: int, limits: Thresholds) -> dict[str, Any]:
         """The segments by column, and by time."""
-        from cael.results.segments_of import segments_of
+        from cael.results.segmentation import segments_of
 
-        def part(at: int, *, windows: bool = False) -> Segments:
-            return replace(segments_of(answer, at, name, level, seed, windows=windows), thresholds=limits)
-
-        more: dict[str, Any] = {}
-        if self.segments:
-            more["segments"] = {column: part(at) for at, column in enumerate(self.segments)}
-        if self.windows is not None:
-            more["windows"] = part(len(self.segments), windows=True)
-        return more
+        lifts = [
+            replace(segments_of(answer, at, name, level, seed, windows=at == len(self.segments)), thresholds=limits)
+            for at in range(len(self.segments) + self.windows)
+        ]
+        by_column = dict(zip(self.segments, lifts, strict=False))
+        return ({"segments": by_column} if by_column else {}) | ({"windows": lifts[-1]} if self.windows else {})
 
 
 def open_large(
@@ -153,14 +78,88 @@ def open_large(
     windows: int | None = None,
 ) -> Opened:  # fmt: skip
     """The log in memory, or scanned where that would take too much."""
-    from cael.log.held import Held
-    from cael.results.segments_of import by_label, by_time
+    from cael import scan
+    from cael.errors import InputError
+    from cael.io.policy_columns import columns_named
+    from cael.io.reading import found_files
+    from cael.io.reading import opened as opened_files
+    from cael.io.roles import resolve
+    from cael.log.budget import PROGRAM, bytes_of, shown
 
-    scanned = streamed(log, columns, reading, large, policies)
-    if scanned is not None:
-        return Opened(scanned, None, tuple(scanned.columns.segment or ()), windows)
-    table = opened(log, columns, reading)
+    budget = bytes_of(large.memory)
+    why = "as --dask asks" if large.dask else "as --predictions asks" if large.predictions else ""
+    if Path(log).suffix == ".npz":
+        if why:
+            raise InputError(f"{log}: an .npz log is read whole; --dask and --predictions need files of columns.")
+        return in_memory(opened(log, columns, reading), windows)
+    files, name = found_files(log)
+    source, used = None, set[str]()
+    if files[0].format == "parquet":
+        source = opened_files(files, name)
+        used = set(resolve(source, columns or Columns()).listed())
+        used |= {column for spec in specs_in(policies, reading) for column in columns_named(spec, source)}
+    need = PROGRAM + IN_MEMORY * sum(stored(file, used) for file in files)
+    if not why and need > budget:
+        why = f"as it would take about {shown(need)} in memory and {shown(budget)} may be used (--memory)"
+    if not why:
+        return in_memory(opened(source or log, columns, reading, policies), windows)
+    scanned = scan(
+        source or log, columns, actions=reading.actions, n_actions=reading.n_actions, predictions=large.predictions,
+        logging=reading.logging, drop_invalid=reading.drop_invalid, memory=budget, client=large.dask,
+    )  # fmt: skip
+    return in_files(replace(scanned, notes=(f"The log was streamed, {why}.", *scanned.notes)), windows)
+
+
+def specs_in(policies: Sequence[str], reading: Reading) -> list[str]:
+    """The specs of policies, and that of the logging policy."""
+    from cael.io.specs import named
+
+    return [*(named(policy)[1] for policy in policies), *([reading.logging] if reading.logging else [])]
+
+
+def stored(file: File, columns: set[str]) -> float:
+    """Bytes of these columns of a Parquet file when they are decoded, at least 8 for each row; the size of others."""
+    if file.format != "parquet":
+        return float(file.path.stat().st_size)
+    groups = [file.footer.row_group(number) for number in range(file.footer.num_row_groups)]
+    chunks = [group.column(at) for group in groups for at in range(group.num_columns)]
+    return sum(
+        max(8.0 * chunk.num_values, float(chunk.total_uncompressed_size))
+        for chunk in chunks
+        if chunk.path_in_schema.split(".")[0] in columns
+    )
+
+
+def opened(source: Any, columns: Columns | None, reading: Reading, policies: Sequence[str] = ()) -> LogTable:
+    """The log, read and checked, and the columns of these policies along with it."""
+    from cael.io import open_log
+    from cael.io.policy_columns import columns_named
+    from cael.io.sources import open_source
+
+    if not str(source).endswith(".npz"):
+        source = open_source(source)
+        for spec in specs_in(policies, reading):
+            source.expect(columns_named(spec, source))
+    return open_log(
+        source, columns, actions=reading.actions, n_actions=reading.n_actions, logging=reading.logging,
+        drop_invalid=reading.drop_invalid, seed=reading.seed,
+    )  # fmt: skip
+
+
+def in_memory(table: LogTable, windows: int | None) -> Opened:
+    from cael.log.held import Held
+    from cael.results.segmentation import by_label, by_time
+
     cuts = [by_label(table.log, labels) for _, labels in table.segments]
     if windows is not None:
         cuts.append(by_time(table.log, windows))
-    return Opened(Held(table.log, tuple(cuts)), table, tuple(name for name, _ in table.segments), windows)
+    names = tuple(name for name, _ in table.segments)
+    return Opened(Held(table.log, tuple(cuts)), table, names, windows is not None)
+
+
+def in_files(log: ScannedLog, windows: int | None) -> Opened:
+    from cael.engine.windows import windows_of
+
+    segments = tuple(log.columns.segment or ())
+    cuts = {"segments": segments, "windows": None if windows is None else windows_of(log, windows)}
+    return Opened(log, None, segments, windows is not None, cuts)

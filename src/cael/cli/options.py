@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from cyclopts import Parameter
 
 from cael.io.roles import Columns
 
 if TYPE_CHECKING:
-    from cael.cli.output import Facts
     from cael.estimators import Estimator
-    from cael.io import LogTable
     from cael.judging.thresholds import Thresholds
-    from cael.policies.policy import Policy
 
+Format: TypeAlias = Literal["table", "json", "markdown"]
+Log = Annotated[str, Parameter(help="A file (Parquet, CSV, Arrow, .npz), a folder of them, or a pattern in quotes.")]
 Columns_ = Annotated[Columns | None, Parameter(name="*", group="Columns", consume_multiple=True, negative=())]
 Policies = Annotated[list[str], Parameter(negative=())]
+Flag = Annotated[bool, Parameter(negative=())]
+Printed = Annotated[Format, Parameter(help="Print a table, JSON or Markdown.")]
+Out = Annotated[Path | None, Parameter(help="Write a report to this HTML file.")]
 
 
 @Parameter(name="*", group="Reading")
@@ -33,7 +35,7 @@ class Reading:
     "The number of actions, where they are numbered 0 .. n-1 and the log need not hold all."
     logging: str | None = None
     "The logging policy, in any of the forms of a policy; 'estimate' estimates it, 'none' does without."
-    drop_invalid: Annotated[bool, Parameter(negative=())] = False
+    drop_invalid: Flag = False
     "Leave out rows with missing or impossible values, and report them, instead of refusing the log."
     config: Path | None = None
     "A TOML file with options; those of the command line win."
@@ -72,38 +74,18 @@ def limit_of(text: str) -> tuple[str, float | tuple[float, ...]]:
     return name.strip().replace("-", "_"), values[0] if len(values) == 1 else values
 
 
-def opened(log: str, columns: Columns | None, reading: Reading) -> LogTable:
-    """The log, read and checked."""
-    from cael.io import open_log
-
-    return open_log(
-        log, columns, actions=reading.actions, n_actions=reading.n_actions, logging=reading.logging,
-        drop_invalid=reading.drop_invalid, seed=reading.seed,
-    )  # fmt: skip
-
-
-def names_of(table: LogTable | Facts) -> tuple[object, ...] | None:
-    """The labels of the actions, where these are not just their numbers."""
-    return None if table.actions == tuple(range(len(table.actions))) else table.actions
-
-
-def policies_of(table: LogTable, specs: Sequence[str]) -> dict[str, Policy]:
-    """Policies by name, from texts such as 'new=choice:best'."""
-    return {name: table.policy(spec) for name, spec in specs_of(specs).items()}
-
-
 def specs_of(texts: Sequence[str]) -> dict[str, str]:
     """Specs by name, from texts such as 'new=choice:best'."""
     from cael.errors import PolicyError
     from cael.io.specs import named
 
-    found: dict[str, str] = {}
+    specs: dict[str, str] = {}
     for text in texts:
         name, spec = named(text)
-        if name in found:
+        if name in specs:
             raise PolicyError(f"two policies are named {name!r}: name them apart, as in --policy new={spec}.")
-        found[name] = spec
-    return found
+        specs[name] = spec
+    return specs
 
 
 def estimators_of(names: Sequence[str]) -> list[Estimator]:

@@ -7,75 +7,24 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, final
+from typing import TYPE_CHECKING, Any, final
 
+from cael.cli.options import Format
 from cael.errors import InputError
 from cael.io.roles import Columns
 
 if TYPE_CHECKING:
+    from cael.engine.answer import Answer
     from cael.io import LogTable
-
-Format: TypeAlias = Literal["table", "json", "markdown"]
 
 SCHEMA = 1
 """Version of the JSON documents; it changes when a key goes away or changes its meaning, not when one is added."""
 
 
-def show(
-    result: Any,
-    format: Format,
-    *,
-    kind: str,
-    more: Mapping[str, Any] | None = None,
-    extra: Mapping[str, Any] | None = None,
-    after: Sequence[str] = (),
-) -> None:
-    """Print a result, and those that belong to it.
-
-    kind: of the JSON document. more: further results by name, or a mapping of them. extra: more keys of the JSON.
-    after: lines that follow all that is printed for people.
-    """
-    parts = more or {}
-    if format == "json":
-        told = {"schema": f"cael.{kind}/{SCHEMA}", **(extra or {}), **result.to_dict(), **_plain(parts)}
-        print(json.dumps(told, indent=2, allow_nan=False))
-        return
-    results = [("", result), *(each for name, part in parts.items() for each in _each(name, part))]
-    if format == "markdown":
-        from cael.results.sheet import escaped
-
-        for heading, each in results:
-            print(f"### {escaped(heading)}\n\n" if heading else "", each.sheet().markdown(), sep="", end="\n\n")
-        for line in after:
-            print(f"\n{escaped(line.strip())}")
-        return
-    from rich.console import Console
-
-    console = Console()
-    for heading, each in results:
-        if heading:
-            console.print(f"\n{heading}", style="bold", markup=False, highlight=False)
-        console.print(each)
-    for line in after:
-        console.print(line, style="yellow" if line.startswith("!") else None, markup=False, highlight=False)
-
-
-def _each(name: str, part: Any) -> list[tuple[str, Any]]:
-    """(heading, result) pairs."""
-    return [(f"{name}: {key}", each) for key, each in part.items()] if isinstance(part, Mapping) else [(name, part)]
-
-
-def _plain(parts: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: {key: each.to_dict() for key, each in part.items()} if isinstance(part, Mapping) else part.to_dict()
-        for name, part in parts.items()
-    }
-
-
 @final
 @dataclass(frozen=True)
 class Facts:
-    """What was read: of a log in memory or streamed."""
+    """What was read."""
 
     source: str
     rows_read: int
@@ -88,10 +37,42 @@ class Facts:
     warnings: tuple[str, ...]
     actions: tuple[Any, ...]
 
+    @property
+    def names(self) -> tuple[Any, ...] | None:
+        """The labels of the actions, where these are not just their numbers."""
+        return None if self.actions == tuple(range(len(self.actions))) else self.actions
 
-def facts_of(table: LogTable | Facts) -> Facts:
-    if isinstance(table, Facts):
-        return table
+    def to_dict(self) -> dict[str, Any]:
+        """What the JSON says about the log that was read."""
+        columns = {name: value for name, value in vars(self.columns).items() if value}
+        return {
+            "source": self.source,
+            "rows_read": self.rows_read,
+            "rows": self.rows,
+            "dropped": [{"reason": reason, "rows": rows} for reason, rows in self.dropped],
+            "n_actions": self.n_actions,
+            "context_dim": self.context_dim,
+            "columns": {name: list(value) if isinstance(value, tuple) else value for name, value in columns.items()},
+            "notes": list(self.notes),
+            "warnings": list(self.warnings),
+        }
+
+    def lines(self) -> list[str]:
+        """What the printed forms say about it."""
+        return [*(f"! {warning}" for warning in self.warnings), *(f"- {note}" for note in self.notes)]
+
+    def settings(self, policies: str) -> dict[str, str]:
+        """What a report says about how it was made."""
+        return {
+            "file": self.source,
+            "given as": policies,
+            "rows": f"{self.rows:,} of {self.rows_read:,}",
+            **{f"warning {at}": warning for at, warning in enumerate(self.warnings, start=1)},
+            **{f"note {at}": note for at, note in enumerate(self.notes, start=1)},
+        }
+
+
+def facts_in_memory(table: LogTable) -> Facts:
     log = table.log
     return Facts(
         table.source, table.rows_read, len(log), table.dropped, log.n_actions, log.contexts.shape[1], table.columns,
@@ -99,38 +80,71 @@ def facts_of(table: LogTable | Facts) -> Facts:
     )  # fmt: skip
 
 
-def about_reading(table: LogTable | Facts) -> dict[str, Any]:
-    """What the JSON says about the log that was read."""
-    facts = facts_of(table)
-    columns = {name: value for name, value in vars(facts.columns).items() if value}
+def facts_streamed(answer: Answer) -> Facts:
+    log: Any = answer.log
+    return Facts(
+        log.source.name, answer.read, answer.n, answer.dropped, log.n_actions, len(log.columns.contexts or ()),
+        log.columns, log.notes, answer.warnings, log.actions.labels,
+    )  # fmt: skip
+
+
+def show(
+    result: Any,
+    format: Format,
+    *,
+    kind: str,
+    facts: Facts | None = None,
+    parts: Mapping[str, Any] | None = None,
+    extra: Mapping[str, Any] | None = None,
+    after: Sequence[str] = (),
+) -> None:
+    """Print a result, and those that belong to it.
+
+    kind: of the JSON document. facts: about the log. parts: further results by name, or a mapping of them. extra: more
+    keys of the JSON. after: lines that follow all that is printed for people.
+    """
+    parts = parts or {}
+    if format == "json":
+        reading = {} if facts is None else {"reading": facts.to_dict()}
+        document = {"schema": f"cael.{kind}/{SCHEMA}", **reading, **(extra or {}), **result.to_dict(), **_plain(parts)}
+        print(json.dumps(document, indent=2, allow_nan=False))
+        return
+    headed = {f"{name}: {key}": each for name, part in parts.items() for key, each in _named(part).items()}
+    results = {"": result, **{heading.removesuffix(": "): each for heading, each in headed.items()}}
+    lines = [*after, *(() if facts is None else facts.lines())]
+    (_print_markdown if format == "markdown" else _print_tables)(results, lines)
+
+
+def _named(part: Any) -> Mapping[str, Any]:
+    return part if isinstance(part, Mapping) else {"": part}
+
+
+def _plain(parts: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "source": facts.source,
-        "rows_read": facts.rows_read,
-        "rows": facts.rows,
-        "dropped": [{"reason": reason, "rows": rows} for reason, rows in facts.dropped],
-        "n_actions": facts.n_actions,
-        "context_dim": facts.context_dim,
-        "columns": {name: list(value) if isinstance(value, tuple) else value for name, value in columns.items()},
-        "notes": list(facts.notes),
-        "warnings": list(facts.warnings),
+        name: {key: each.to_dict() for key, each in part.items()} if isinstance(part, Mapping) else part.to_dict()
+        for name, part in parts.items()
     }
 
 
-def lines_about(table: LogTable | Facts) -> list[str]:
-    """What the printed forms say about the log that was read."""
-    return [*(f"! {each}" for each in table.warnings), *(f"- {each}" for each in table.notes)]
+def _print_markdown(results: Mapping[str, Any], lines: Sequence[str]) -> None:
+    from cael.results.sheet import escaped
+
+    for heading, result in results.items():
+        print(f"### {escaped(heading)}\n\n" if heading else "", result.sheet().markdown(), sep="", end="\n\n")
+    for line in lines:
+        print(f"\n{escaped(line.strip())}")
 
 
-def settings_of(table: LogTable | Facts, policies: str) -> dict[str, str]:
-    """What a report says about how it was made."""
-    facts = facts_of(table)
-    return {
-        "file": facts.source,
-        "given as": policies,
-        "rows": f"{facts.rows:,} of {facts.rows_read:,}",
-        **{f"warning {at}": each for at, each in enumerate(facts.warnings, start=1)},
-        **{f"note {at}": each for at, each in enumerate(facts.notes, start=1)},
-    }
+def _print_tables(results: Mapping[str, Any], lines: Sequence[str]) -> None:
+    from rich.console import Console
+
+    console = Console()
+    for heading, result in results.items():
+        if heading:
+            console.print(f"\n{heading}", style="bold", markup=False, highlight=False)
+        console.print(result)
+    for line in lines:
+        console.print(line, style="yellow" if line.startswith("!") else None, markup=False, highlight=False)
 
 
 def writable(out: Path | None) -> None:
@@ -146,9 +160,10 @@ def writable(out: Path | None) -> None:
     needed()
 
 
-def save_report(out: Path, evaluation: Any, table: LogTable | Facts, **parts: Any) -> None:
+def save_report(out: Path, facts: Facts, policies: str, **parts: Any) -> None:
     """Write the report."""
     from cael.report import save
 
-    path = save(out, evaluation, title=f"Off-policy evaluation of {table.source}", **parts)
+    title = f"Off-policy evaluation of {facts.source}"
+    path = save(out, title=title, settings=facts.settings(policies), **parts)
     print(f"wrote {path}", file=sys.stderr)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 from cyclopts import Parameter
 
-from cael.cli.output import Format, show
+from cael.cli.options import Printed
+from cael.cli.output import show
 
 if TYPE_CHECKING:
     from cael.worlds import PaperWorld
@@ -43,15 +44,13 @@ class Simulation:
         )  # fmt: skip
 
 
-def demo(simulation: Simulation | None = None, *, learn: bool = True, format: Format = "table") -> None:
+def demo(simulation: Simulation | None = None, *, learn: bool = True, format: Printed = "table") -> None:
     """Simulate a log from the paper's world, evaluate its target policy with the whole panel, and show the truth.
 
     Parameters
     ----------
     learn
         Show Auto, which trains networks (CAEL), first; that takes some seconds. --no-learn leaves it out.
-    format
-        Print a table, JSON or Markdown.
     """
     from cael import evaluate
     from cael.results.evaluate import panel

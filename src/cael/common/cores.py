@@ -12,5 +12,5 @@ def cores() -> int:
 
 def threads() -> int:
     """Threads for one piece of arithmetic: what OMP_NUM_THREADS allows, as for BLAS and torch, or one per core."""
-    told = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    return max(1, int(told)) if told.isdecimal() else cores()
+    number = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return max(1, int(number)) if number.isdecimal() else cores()

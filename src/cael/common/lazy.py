@@ -6,25 +6,41 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
-def lazily(package: str, names_in: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package: its submodules, and the names that the module `names_in` lists."""
+def names_in(module: str) -> dict[str, Any]:
+    """The public names that a module imports, in its order, and what they stand for."""
+    names = vars(import_module(module))
+    return {name: value for name, value in names.items() if name == "__version__" or not name.startswith("_")}
+
+
+def exported(base: type[T]) -> list[type[T]]:
+    """The classes of a kind that cael exports, in the order of `cael.common.public`."""
+    values = names_in("cael.common.public").values()
+    return [value for value in values if isinstance(value, type) and issubclass(value, base) and value is not base]
+
+
+def lazily(
+    package: str, module: str, kept: Callable[[Any], bool] = lambda value: True
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a package: its submodules, and the kept ones of the names in a module."""
 
     def load() -> dict[str, Any]:
-        public = import_module(names_in)
+        public = {name: value for name, value in names_in(module).items() if kept(value)}
         names = vars(sys.modules[package])
-        names.update({name: getattr(public, name) for name in public.__all__}, __all__=public.__all__)
+        names.update(public, __all__=list(public))
         return names
 
     def get(name: str) -> Any:
         if not name.startswith("_") and find_spec(f"{package}.{name}") is not None:
             return import_module(f"{package}.{name}")
         if name == "__all__" or not name.startswith("_"):
-            found = load()
-            if name in found:
-                return found[name]
+            names = load()
+            if name in names:
+                return names[name]
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     return get, lambda: sorted(load()["__all__"])

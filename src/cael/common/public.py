@@ -1,159 +1,98 @@
-"""The public names of the package, and where they come from."""
+"""The public names of the package, and where they come from: what is imported here is exported."""
 
-from cael import io, report, testing, worlds
-from cael.common.version import __version__
-from cael.datasets import examples
-from cael.embedding import (
-    AELMIPS,
-    CAEL,
-    CAELMIPS,
-    Auto,
-    Growth,
-    NetworkDM,
-    NetworkOutcome,
-    NetworkSettings,
-    Objective,
-    Training,
-    codes,
-)
-from cael.errors import CaelError, InputError, LogError, NeedsError, PolicyError, SupportError
-from cael.estimators import (
-    DM,
-    DR,
-    IPS,
-    MIPS,
-    SLOPE,
-    SNDR,
-    SNIPS,
-    BaselineIPS,
-    DRos,
-    Estimator,
-    LoggedMean,
-    SubGaussianDR,
-    SubGaussianIPS,
-    SwitchDR,
-)
-from cael.estimators.problem import Problem
-from cael.inference.diagnostics import Candidate, Diagnostics, EmbeddingFacts, TrainingFacts
-from cael.inference.estimate import Estimate, ScoreRange
-from cael.inference.intervals import Interval
-from cael.inference.overlap import Overlap
-from cael.io import read
-from cael.judging.audit_checks import Frequency, Period
-from cael.judging.audits import Audit, audit
-from cael.judging.thresholds import Thresholds
-from cael.judging.verdict import Check, Verdict
-from cael.log.logged import Batch, LoggedData
-from cael.log.scanned import ScannedLog, scan
-from cael.outcomes import Boosting, FittedOutcome, FixedOutcome, Logistic, OutcomeModel, Ridge, Sampled, SklearnOutcome
-from cael.policies.factorised import FactorisedSoftmax
-from cael.policies.mixture import Mixture
-from cael.policies.policy import FromModel, LoggedOnly, Policy, Tabular, Uniform
-from cael.policies.propensity import EstimatedLogging, estimate_logging
-from cael.policies.scored import EpsilonGreedy, Softmax
-from cael.policies.support import Support
-from cael.policies.topk import TopK
-from cael.results.calibration import Calibration, CalibrationRow, calibrate
-from cael.results.compare import compare
-from cael.results.comparison import Comparison
-from cael.results.evaluate import evaluate, panel
-from cael.results.evaluation import Evaluation
-from cael.results.planning import Plan, PlanOption, plan
-from cael.results.segmentation import Segment, Segments
-from cael.results.segments_of import segments
+from cael import io as io
+from cael import report as report
+from cael import testing as testing
+from cael import worlds as worlds
+from cael.common.version import __version__ as __version__
+from cael.datasets import examples as examples
+from cael.embedding import Growth as Growth
+from cael.embedding import NetworkOutcome as NetworkOutcome
+from cael.embedding import NetworkSettings as NetworkSettings
+from cael.embedding import Objective as Objective
+from cael.embedding import Training as Training
+from cael.embedding.exact import codes as codes
+from cael.errors import CaelError as CaelError
+from cael.errors import InputError as InputError
+from cael.errors import LogError as LogError
+from cael.errors import NeedsError as NeedsError
+from cael.errors import PolicyError as PolicyError
+from cael.errors import SupportError as SupportError
+from cael.estimators.estimator import Estimator as Estimator
+from cael.estimators.problem import Problem as Problem
+from cael.inference.diagnostics import Candidate as Candidate
+from cael.inference.diagnostics import Diagnostics as Diagnostics
+from cael.inference.diagnostics import EmbeddingFacts as EmbeddingFacts
+from cael.inference.diagnostics import TrainingFacts as TrainingFacts
+from cael.inference.estimate import Estimate as Estimate
+from cael.inference.estimate import ScoreRange as ScoreRange
+from cael.inference.intervals import Interval as Interval
+from cael.inference.overlap import Overlap as Overlap
+from cael.io import read as read
+from cael.judging.audit_checks import Frequency as Frequency
+from cael.judging.audit_checks import Period as Period
+from cael.judging.audits import Audit as Audit
+from cael.judging.audits import audit as audit
+from cael.judging.thresholds import Thresholds as Thresholds
+from cael.judging.verdict import Check as Check
+from cael.judging.verdict import Verdict as Verdict
+from cael.log.logged import Batch as Batch
+from cael.log.logged import LoggedData as LoggedData
+from cael.log.scanned import ScannedLog as ScannedLog
+from cael.log.scanned import scan as scan
+from cael.outcomes import Boosting as Boosting
+from cael.outcomes import FittedOutcome as FittedOutcome
+from cael.outcomes import FixedOutcome as FixedOutcome
+from cael.outcomes import Logistic as Logistic
+from cael.outcomes import OutcomeModel as OutcomeModel
+from cael.outcomes import Ridge as Ridge
+from cael.outcomes import Sampled as Sampled
+from cael.outcomes import SklearnOutcome as SklearnOutcome
+from cael.policies.factorised import FactorisedSoftmax as FactorisedSoftmax
+from cael.policies.mixture import Mixture as Mixture
+from cael.policies.policy import FromModel as FromModel
+from cael.policies.policy import LoggedOnly as LoggedOnly
+from cael.policies.policy import Policy as Policy
+from cael.policies.policy import Tabular as Tabular
+from cael.policies.policy import Uniform as Uniform
+from cael.policies.propensity import EstimatedLogging as EstimatedLogging
+from cael.policies.propensity import estimate_logging as estimate_logging
+from cael.policies.scored import EpsilonGreedy as EpsilonGreedy
+from cael.policies.scored import Softmax as Softmax
+from cael.policies.support import Support as Support
+from cael.policies.topk import TopK as TopK
+from cael.results.calibration import Calibration as Calibration
+from cael.results.calibration import CalibrationRow as CalibrationRow
+from cael.results.calibration import calibrate as calibrate
+from cael.results.comparison import Comparison as Comparison
+from cael.results.comparison import compare as compare
+from cael.results.evaluate import evaluate as evaluate
+from cael.results.evaluate import panel as panel
+from cael.results.evaluation import Evaluation as Evaluation
+from cael.results.planning import Plan as Plan
+from cael.results.planning import PlanOption as PlanOption
+from cael.results.planning import plan as plan
+from cael.results.segmentation import Segment as Segment
+from cael.results.segmentation import Segments as Segments
+from cael.results.segmentation import segments as segments
 
-__all__ = [
-    "AELMIPS",
-    "CAEL",
-    "CAELMIPS",
-    "DM",
-    "DR",
-    "IPS",
-    "MIPS",
-    "SLOPE",
-    "SNDR",
-    "SNIPS",
-    "Audit",
-    "Auto",
-    "BaselineIPS",
-    "Batch",
-    "Boosting",
-    "CaelError",
-    "Calibration",
-    "CalibrationRow",
-    "Candidate",
-    "Check",
-    "Comparison",
-    "DRos",
-    "Diagnostics",
-    "EmbeddingFacts",
-    "EpsilonGreedy",
-    "Estimate",
-    "EstimatedLogging",
-    "Estimator",
-    "Evaluation",
-    "FactorisedSoftmax",
-    "FittedOutcome",
-    "FixedOutcome",
-    "Frequency",
-    "FromModel",
-    "Growth",
-    "InputError",
-    "Interval",
-    "LogError",
-    "LoggedData",
-    "LoggedMean",
-    "LoggedOnly",
-    "Logistic",
-    "Mixture",
-    "NeedsError",
-    "NetworkDM",
-    "NetworkOutcome",
-    "NetworkSettings",
-    "Objective",
-    "OutcomeModel",
-    "Overlap",
-    "Period",
-    "Plan",
-    "PlanOption",
-    "Policy",
-    "PolicyError",
-    "Problem",
-    "Ridge",
-    "Sampled",
-    "ScannedLog",
-    "ScoreRange",
-    "Segment",
-    "Segments",
-    "SklearnOutcome",
-    "Softmax",
-    "SubGaussianDR",
-    "SubGaussianIPS",
-    "Support",
-    "SupportError",
-    "SwitchDR",
-    "Tabular",
-    "Thresholds",
-    "TopK",
-    "Training",
-    "TrainingFacts",
-    "Uniform",
-    "Verdict",
-    "__version__",
-    "audit",
-    "calibrate",
-    "codes",
-    "compare",
-    "estimate_logging",
-    "evaluate",
-    "examples",
-    "io",
-    "panel",
-    "plan",
-    "read",
-    "report",
-    "scan",
-    "segments",
-    "testing",
-    "worlds",
-]
+# isort: off
+# Every estimator has a line, in the order of tables, panels and the reference.
+from cael.estimators.weighting import LoggedMean as LoggedMean
+from cael.estimators.weighting import IPS as IPS
+from cael.estimators.weighting import SNIPS as SNIPS
+from cael.estimators.direct import DM as DM
+from cael.estimators.doubly_robust import DR as DR
+from cael.estimators.doubly_robust import SNDR as SNDR
+from cael.estimators.weighting import BaselineIPS as BaselineIPS
+from cael.estimators.weighting import SubGaussianIPS as SubGaussianIPS
+from cael.estimators.doubly_robust import SwitchDR as SwitchDR
+from cael.estimators.doubly_robust import DRos as DRos
+from cael.estimators.doubly_robust import SubGaussianDR as SubGaussianDR
+from cael.estimators.marginal import MIPS as MIPS
+from cael.estimators.selection import SLOPE as SLOPE
+from cael.embedding.auto import Auto as Auto
+from cael.embedding.exact.flagship import CAEL as CAEL
+from cael.embedding.published.learned import CAELMIPS as CAELMIPS
+from cael.embedding.published.learned import AELMIPS as AELMIPS
+from cael.embedding.published.learned import NetworkDM as NetworkDM

@@ -33,3 +33,9 @@ def all_finite(array: Array, size: int = 2**19) -> bool:
     """Whether every number is finite, without a mask of the size of the array."""
     flat = array.reshape(-1)
     return all(bool(np.isfinite(flat[at : at + size]).all()) for at in range(0, len(flat), size))
+
+
+def settle(made: object, **fields: Any) -> None:
+    """Set fields of a frozen object while it is made."""
+    for name, value in fields.items():
+        object.__setattr__(made, name, value)

@@ -25,11 +25,11 @@ def copy(folder: str | Path = ".") -> list[Path]:
     into = Path(folder)
     if not into.is_dir():
         raise InputError(f"there is no folder {into}.")
-    made = []
+    copies = []
     for name in FILES:
         target = into / name
         if target.exists():
             raise InputError(f"{target} is there already: name another folder, or remove it.")
         target.write_bytes(path(name).read_bytes())
-        made.append(target)
-    return made
+        copies.append(target)
+    return copies

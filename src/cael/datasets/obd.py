@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import final
 
@@ -19,8 +18,9 @@ from cael.errors import InputError, choose
 POSITIONS = 3
 NUMBERS = ("item_id", "position", "click", "propensity_score")
 USERS = ("user_feature_0", "user_feature_1", "user_feature_2", "user_feature_3")
-CHUNK = 200_000
-"""Lines that are held as text at once."""
+ITEMS = ("item_feature_1", "item_feature_2", "item_feature_3")
+BLOCK = 2**24
+"""Bytes that are held as text at once."""
 
 
 @final
@@ -63,9 +63,7 @@ def open_bandit(policy: str, campaign: str = "all", folder: Path | None = None) 
                 f"there is no {path}: the folder must hold {campaign}.csv and item_context.csv in {policy}/{campaign}."
             )
     rows = read_columns(here / f"{campaign}.csv", NUMBERS, USERS)
-    items = read_columns(
-        here / "item_context.csv", ("item_id",), ("item_feature_1", "item_feature_2", "item_feature_3")
-    )
+    items = read_columns(here / "item_context.csv", ("item_id",), ITEMS)
     order = np.argsort(items["item_id"])
     positions = rows["position"].astype(np.intp)
     if len(positions) < 2 or positions.min() < 1 or positions.max() > POSITIONS:
@@ -76,51 +74,29 @@ def open_bandit(policy: str, campaign: str = "all", folder: Path | None = None) 
         clicks=rows["click"],
         propensities=rows["propensity_score"],
         users=np.stack([rows[name] for name in USERS], axis=1),
-        item_features=np.stack([items[f"item_feature_{i}"] for i in (1, 2, 3)], axis=1)[order],
+        item_features=np.stack([items[name] for name in ITEMS], axis=1)[order],
         n_items=len(order),
     )
 
 
 def read_columns(path: Path, numbers: tuple[str, ...], words: tuple[str, ...]) -> dict[str, Array]:
-    """Some columns of a CSV file without quotes: numbers as float64, words as their rank among the sorted words.
+    """Some columns of a CSV file: numbers as float64, words as their rank among the sorted words."""
+    import pyarrow as pa
+    from pyarrow import csv
 
-    Lines are split only as far as needed and packed every CHUNK lines, so that the full data set's 12 million fit.
-    """
-    wanted = (*numbers, *words)
-    with path.open(encoding="utf-8") as file:
-        header = file.readline().rstrip("\n").split(",")
-        missing = [name for name in wanted if name not in header]
-        if missing:
-            raise InputError(f"{path} has no column {missing[0]!r}; it has {', '.join(header[:12])}, ...")
-        at = [header.index(name) for name in wanted]
-        last, number = max(at) + 1, 2
-        codes: dict[str, dict[str, int]] = {name: {} for name in words}
-        packed: dict[str, list[Array]] = {name: [] for name in wanted}
-        while lines := list(islice(file, CHUNK)):
-            rows = [line.rstrip("\n").split(",", last) for line in lines]
-            short = next((i for i, row in enumerate(rows) if len(row) < last), None)
-            if short is not None:
-                found = len(rows[short])
-                raise InputError(f"{path}, line {number + short}: expected {len(header)} columns, got {found}.")
-            for name, index in zip(wanted, at, strict=True):
-                column = [row[index] for row in rows]
-                packed[name].append(_packed(column, codes.get(name), f"{path}, lines from {number}, {name}"))
-            number += len(rows)
-    joined = {name: np.concatenate(parts) if parts else np.empty(0) for name, parts in packed.items()}
-    for name in words:
-        rank = np.argsort(np.argsort(list(codes[name])))
-        joined[name] = rank[joined[name].astype(np.intp)] if len(rank) else joined[name]
-    return joined
-
-
-def _packed(column: list[str], codes: dict[str, int] | None, where: str) -> Array:
-    """Numbers, or numbers that stand for words in the order in which they were first seen."""
-    if codes is not None:
-        return np.array([codes.setdefault(word, len(codes)) for word in column], dtype=np.int32)
+    types = {name: pa.float64() for name in numbers} | {name: pa.dictionary(pa.int32(), pa.string()) for name in words}
+    reading = csv.ReadOptions(use_threads=False, block_size=BLOCK)
+    converting = csv.ConvertOptions(column_types=types, include_columns=list(types), null_values=[])
     try:
-        return np.array(column, dtype=np.float64)
-    except ValueError as error:
-        raise InputError(f"{where}: expected numbers; {error}.") from error
+        table = csv.read_csv(path, reading, convert_options=converting).unify_dictionaries().combine_chunks()
+    except (pa.ArrowInvalid, KeyError) as error:
+        raise InputError(f"{path}: {str(error).removeprefix('CSV parse error: ')}") from error
+    columns = {name: table[name].to_numpy() for name in numbers}
+    for name in words:
+        column = table[name].combine_chunks()
+        rank = np.argsort(np.argsort(column.dictionary.to_numpy(zero_copy_only=False)))
+        columns[name] = rank[column.indices.to_numpy()]
+    return columns
 
 
 def dummies(table: Array) -> Floats:
@@ -165,19 +141,16 @@ def thompson(alpha: Floats, beta: Floats, draws: int = 100_000, seed: int = 1234
 def thompson_prior(campaign: str = "all", path: Path | None = None) -> tuple[Floats, Floats]:
     """alpha and beta of the production policy before the first row of its log, one each per item."""
     path = fetch(OPEN_BANDIT) / "obp/policy/conf/prior_bts.yaml" if path is None else path
-    found: dict[str, dict[str, list[float]]] = {}
+    numbers: dict[tuple[str, str], list[float]] = {}
     section, name = "", ""
     for line in path.read_text("utf-8").splitlines():
         word = line.strip()
         if word.startswith("- "):
-            found[section][name].append(float(word[2:]))
-        elif word.endswith(":"):
-            if line[0] != " ":
-                section = word[:-1]
-                found[section] = {}
-            else:
-                name = word[:-1]
-                found[section][name] = []
-    if set(found.get(campaign, {})) != {"alpha", "beta"}:
+            numbers.setdefault((section, name), []).append(float(word[2:]))
+        elif line.startswith(" "):
+            name = word.removesuffix(":")
+        else:
+            section = word.removesuffix(":")
+    if not {(campaign, "alpha"), (campaign, "beta")} <= numbers.keys():
         raise InputError(f"{path} has no alpha and beta for the campaign {campaign!r}.")
-    return np.array(found[campaign]["alpha"]), np.array(found[campaign]["beta"])
+    return np.array(numbers[campaign, "alpha"]), np.array(numbers[campaign, "beta"])

@@ -8,10 +8,10 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from cael.embedding.blend import BOUND
-from cael.embedding.flagship import CAEL
+from cael.embedding.exact.blend import BOUND
+from cael.embedding.exact.flagship import CAEL, solved
 from cael.engine.answer import Answer, spread
-from cael.engine.asking import Asking, ask
+from cael.engine.asking import Asking
 from cael.engine.columns import Column, Residual, Reward
 from cael.engine.parts import Part
 from cael.errors import CaelError, SupportError
@@ -21,7 +21,6 @@ from cael.estimators.problem import Problem
 from cael.estimators.weighting import SNIPS
 from cael.inference.diagnostics import Candidate, with_warnings
 from cael.inference.estimate import Estimate
-from cael.log.held import Held
 
 
 @final
@@ -44,6 +43,7 @@ class Auto(Estimator):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("propensities", "logged_probability")
+    panel: ClassVar[str] = "learned"
     learn: bool = True
     cael: CAEL = field(default_factory=CAEL)
     seed: int = 0
@@ -62,31 +62,31 @@ class Auto(Estimator):
 
     def solve_many(self, problems: Sequence[Problem], seeds: Sequence[int]) -> list[Estimate]:
         """Several problems of one shape, all their networks trained at once."""
+        trained = self.cael.trained_on(problems, seeds)
         return [
-            ask(Held(problem.log), {"": problem.policy}, [auto], asked=(auto.name,), learned=learned).of(auto.name, 0)
-            for problem, (cael, learned) in zip(problems, self.cael.trained_on(problems, seeds), strict=True)
-            for auto in [replace(self, cael=cael, seed=cael.seed)]
+            solved(problem, replace(self, cael=cael, seed=cael.seed), learned)
+            for problem, (cael, learned) in zip(problems, trained, strict=True)
         ]
 
     def candidates(self) -> list[Estimator]:
         learned = [replace(self.cael, seed=self.seed)] if self.learn else []
         return [SNIPS(), SNDR(seed=self.seed), *learned]
 
-    def chosen(self, found: list[Estimate], left_out: list[str]) -> Estimate:
+    def chosen(self, estimates: list[Estimate], left_out: list[str]) -> Estimate:
         """The one of these with the least error, with the warnings that say what was left out."""
-        if not found:
+        if not estimates:
             raise SupportError("Auto found no estimator that can say anything: " + " ".join(left_out))
-        errors = np.array([_error(each) for each in found])
+        errors = np.array([_error(estimate) for estimate in estimates])
         best = int(errors.argmin())
-        winner = found[best]
+        winner = estimates[best]
         path = tuple(
-            Candidate(each.estimator, each.value, float(np.sqrt(error)), True, i == best)
-            for i, (each, error) in enumerate(zip(found, errors, strict=True))
+            Candidate(estimate.estimator, estimate.value, float(np.sqrt(error)), True, i == best)
+            for i, (estimate, error) in enumerate(zip(estimates, errors, strict=True))
         )
-        note = f"Auto took {winner.estimator.split('(')[0]} out of {len(found)}."
-        told = replace(winner.diagnostics, choices=len(found), path=(*path, *winner.diagnostics.path))
-        told = with_warnings(told, (note, *left_out))
-        return replace(winner, estimator=self.name, diagnostics=told, score_range=None)
+        note = f"Auto took {winner.estimator.split('(')[0]} out of {len(estimates)}."
+        d = replace(winner.diagnostics, choices=len(estimates), path=(*path, *winner.diagnostics.path))
+        d = with_warnings(d, (note, *left_out))
+        return replace(winner, estimator=self.name, diagnostics=d, score_range=None)
 
 
 @final

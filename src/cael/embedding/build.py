@@ -25,12 +25,12 @@ def rows_at_once(device: torch.device, numbers: int) -> int:
 
 def action_inputs(log: LoggedData, actions: str, device: torch.device) -> tuple[torch.Tensor | None, bool]:
     """(phi, onehot) of a setting; "auto" is features where the log has them, else one-hot."""
-    has = log.action_features is not None
-    if actions in ("features", "both") and not has:
+    known = log.action_features is not None
+    if actions in ("features", "both") and not known:
         raise InputError(f"actions={actions!r} needs action_features in the log, and it has none.")
-    features = actions in ("features", "both") or (actions == "auto" and has)
+    features = actions in ("features", "both") or (actions == "auto" and known)
     phi = torch.as_tensor(np.array(log.action_features), dtype=torch.float32, device=device) if features else None
-    return phi, actions in ("onehot", "both") or (actions == "auto" and not has)
+    return phi, actions in ("onehot", "both") or (actions == "auto" and not known)
 
 
 def context_action_network(log: LoggedData, settings: NetworkSettings, device: torch.device) -> ContextActionNetwork:
@@ -60,22 +60,22 @@ def embeddings(network: Network, parameters: Parameters, data: TrialData) -> Flo
 
 
 @torch.no_grad()
-def rewards_of_all(network: Network, parameters: Parameters, contexts: Floats, device: torch.device) -> Floats:
-    """r_hat(x, a) for all actions, (b, k), of the first trial's network."""
-    first = {name: value[:1] for name, value in parameters.items()}
+def rewards_of_all(
+    network: ContextActionNetwork, parameters: Parameters, contexts: Floats, device: torch.device
+) -> Floats:
+    """r_hat(x, a) for all actions, (b, k), of a network with one trial."""
     x = torch.as_tensor(np.array(contexts), dtype=torch.float32, device=device)[None]
     size = rows_at_once(device, network.cells)
-    parts = [network.reward_all(first, x[:, at : at + size]) for at in range(0, x.shape[1], size)]
+    parts = [network.reward_all(parameters, x[:, at : at + size]) for at in range(0, x.shape[1], size)]
     return torch.cat(parts, dim=1)[0].double().cpu().numpy()
 
 
 @torch.no_grad()
 def rewards_at(
-    network: Network, parameters: Parameters, contexts: Floats, actions: Ints, device: torch.device
+    network: ContextActionNetwork, parameters: Parameters, contexts: Floats, actions: Ints, device: torch.device
 ) -> Floats:
-    """r_hat(x, a) of some actions (b, m) of each row, (b, m), of the first trial's network."""
-    first = {name: value[:1] for name, value in parameters.items()}
+    """r_hat(x, a) of some actions (b, m) of each row, (b, m), of a network with one trial."""
     x = torch.as_tensor(np.repeat(contexts, actions.shape[1], axis=0), dtype=torch.float32, device=device)[None]
     a = torch.as_tensor(np.array(actions).reshape(1, -1), dtype=torch.int64, device=device)
-    e = network.embed(first, x, a, None)
-    return network.reward(first, e, x)[0].double().cpu().numpy().reshape(actions.shape)
+    e = network.embed(parameters, x, a, None)
+    return network.reward(parameters, e, x)[0].double().cpu().numpy().reshape(actions.shape)

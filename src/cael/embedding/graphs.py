@@ -9,6 +9,15 @@ import torch
 from torch import Tensor
 
 
+def beforehand(function: Callable[[], object]) -> None:
+    """Call a function on a stream of its own: what is allocated once per process must not be captured."""
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        function()
+    torch.cuda.current_stream().wait_stream(aside)
+
+
 @final
 class Replayed:
     """A function of tensors that changes others in place, captured at its first call and replayed from then on.
@@ -18,27 +27,23 @@ class Replayed:
 
     def __init__(self, function: Callable[..., None], state: Sequence[Tensor]) -> None:
         self.function, self.state = function, state
-        self.given: list[Tensor] = []
+        self.inputs: list[Tensor] = []
         self.graph: torch.cuda.CUDAGraph | None = None
 
-    def __call__(self, *given: Tensor) -> None:
+    def __call__(self, *inputs: Tensor) -> None:
         if self.graph is None:
-            self.given = [each.clone() for each in given]
+            self.inputs = [value.clone() for value in inputs]
             self.graph = self._captured()
-        for mine, new in zip(self.given, given, strict=True):
+        for mine, new in zip(self.inputs, inputs, strict=True):
             mine.copy_(new)
         self.graph.replay()
 
     def _captured(self) -> torch.cuda.CUDAGraph:
-        before = [each.detach().clone() for each in self.state]
-        aside = torch.cuda.Stream()
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):  # what is allocated once per process must not be captured
-            self.function(*self.given)
-        torch.cuda.current_stream().wait_stream(aside)
+        before = [value.detach().clone() for value in self.state]
+        beforehand(lambda: self.function(*self.inputs))
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            self.function(*self.given)
+            self.function(*self.inputs)
         with torch.no_grad():
             for mine, old in zip(self.state, before, strict=True):
                 mine.copy_(old)

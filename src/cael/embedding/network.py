@@ -24,10 +24,6 @@ Parameters: TypeAlias = dict[str, Tensor]
 class Network(Protocol):
     """e = f(x, a) and r_hat(e, x)."""
 
-    @property
-    def cells(self) -> int:
-        """Numbers that `reward_all` holds for one context."""
-
     def init(self, stream: Stream) -> Parameters:
         """Fresh parameters, one draw per trial."""
 
@@ -36,9 +32,6 @@ class Network(Protocol):
 
     def reward(self, p: Parameters, e: Tensor, x: Tensor) -> Tensor:
         """r_hat (..., B) of embeddings (..., B, e) and contexts (..., B, d)."""
-
-    def reward_all(self, p: Parameters, x: Tensor) -> Tensor:
-        """r_hat (T, B, k) of contexts x (T, B, d) with every action, in evaluation mode."""
 
     def masks(self, stream: Stream, batch: int) -> list[Tensor]:
         """Dropout masks of one step."""
@@ -49,9 +42,14 @@ def around_zero(shape: tuple[int, ...], bound: float, stream: Stream) -> Tensor:
     return (2 * stream.uniform(*shape) - 1) * bound
 
 
-def _rows(table: Tensor, a: Tensor) -> Tensor:
-    """table (T, k, h), a (T, B) -> (T, B, h)."""
-    return torch.gather(table, 1, a[..., None].expand(*a.shape, table.shape[-1]))
+def _with_actions(h: Tensor, p: Parameters, phi: Tensor | None, a: Tensor) -> Tensor:
+    """h plus W_a phi(a) of actions a (T, B), in the order of p."""
+    for name in p:
+        if name == "phi" and phi is not None:
+            h = h + torch.bmm(gather_rows(phi[None], a), p[name])
+        if name == "onehot":
+            h = h + torch.gather(p[name], 1, a[..., None].expand(*a.shape, p[name].shape[-1]))
+    return h
 
 
 @final
@@ -73,31 +71,29 @@ class ContextActionNetwork:
 
     @property
     def cells(self) -> int:
+        """Numbers that `reward_all` holds for one context."""
         return self.n_actions * self.settings.hidden
 
     def init(self, stream: Stream) -> Parameters:
         d, h, f = self.context_dim, self.settings.hidden, 0 if self.phi is None else self.phi.shape[1]
         first = 1 / math.sqrt(d + f + (self.n_actions if self.onehot else 0))
         second = 1 / math.sqrt(h)
-        shapes: list[tuple[str, tuple[int, ...], float]] = [("x", (d, h), first), ("b1", (h,), first)]
+        shapes: dict[str, tuple[tuple[int, ...], float]] = {"x": ((d, h), first), "b1": ((h,), first)}
         if self.phi is not None:
-            shapes.append(("phi", (f, h), first))
+            shapes["phi"] = (f, h), first
         if self.onehot:
-            shapes.append(("onehot", (self.n_actions, h), first))
-        shapes += [("w2", (h, h), second), ("b2", (h,), second)]
-        shapes += [("w3", (h, self.embedding_dim), second), ("b3", (self.embedding_dim,), second)]
+            shapes["onehot"] = (self.n_actions, h), first
+        shapes |= {"w2": ((h, h), second), "b2": ((h,), second)}
+        shapes |= {"w3": ((h, self.embedding_dim), second), "b3": ((self.embedding_dim,), second)}
         if self.settings.embedding_dim is not None:
             inputs = d + self.settings.intercept
-            shapes.append(("u", (inputs, self.embedding_dim), 1 / math.sqrt(max(1, inputs))))
-        p = {name: around_zero(shape, bound, stream) for name, shape, bound in shapes}
-        if self.settings.batchnorm:
-            for layer in ("1", "2"):
-                # Normalisation takes a bias away again; its gradient is rounding noise, and Adam would follow it.
-                p["running_b" + layer] = p.pop("b" + layer)
-                p["scale" + layer] = torch.ones(stream.trials, h, device=stream.device)
-                p["shift" + layer] = torch.zeros(stream.trials, h, device=stream.device)
-                p["running_mean" + layer] = torch.zeros(stream.trials, h, device=stream.device)
-                p["running_var" + layer] = torch.ones(stream.trials, h, device=stream.device)
+            shapes["u"] = (inputs, self.embedding_dim), 1 / math.sqrt(max(1, inputs))
+        p = {name: around_zero(*shape, stream) for name, shape in shapes.items()}
+        for layer in ("1", "2") if self.settings.batchnorm else ():
+            # Normalisation takes a bias away again; its gradient is rounding noise, and Adam would follow it.
+            p["running_b" + layer] = p.pop("b" + layer)
+            for name, value in (("scale", 1.0), ("shift", 0.0), ("running_mean", 0.0), ("running_var", 1.0)):
+                p[name + layer] = torch.full((stream.trials, h), value, device=stream.device)
         return p
 
     def masks(self, stream: Stream, batch: int) -> list[Tensor]:
@@ -126,13 +122,13 @@ class ContextActionNetwork:
         """Parameters of the same function in evaluation mode without normalisation: it is inside the tables before."""
         if not self.settings.batchnorm:
             return p
-        found = dict(p)
+        settled = dict(p)
         for layer, tables in (("1", ("x", "phi", "onehot")), ("2", ("w2",))):
             inverse = torch.rsqrt(p["running_var" + layer] + 1e-5) * p["scale" + layer]
-            found |= {name: p[name] * inverse[:, None] for name in tables if name in p}
+            settled |= {name: p[name] * inverse[:, None] for name in tables if name in p}
             bias = (p["running_b" + layer] - p["running_mean" + layer]) * inverse
-            found["running_b" + layer] = bias + p["shift" + layer]
-        return found
+            settled["running_b" + layer] = bias + p["shift" + layer]
+        return settled
 
     def _hidden(self, p: Parameters, h: Tensor, masks: list[Tensor] | None) -> Tensor:
         """From the sums of the first layer (T, N, h) to the second hidden layer (T, N, h)."""
@@ -144,17 +140,13 @@ class ContextActionNetwork:
 
     def embed(self, p: Parameters, x: Tensor, a: Tensor, masks: list[Tensor] | None) -> Tensor:
         p = self.settled(p) if masks is None else p
-        h = torch.baddbmm(self._bias(p, "1"), x, p["x"])
-        if self.phi is not None:
-            h = h + torch.bmm(gather_rows(self.phi[None], a), p["phi"])
-        if self.onehot:
-            h = h + _rows(p["onehot"], a)
+        h = _with_actions(torch.baddbmm(self._bias(p, "1"), x, p["x"]), p, self.phi, a)
         return torch.baddbmm(self._bias(p, "3"), self._hidden(p, h, masks), p["w3"])
 
     def _every(self, p: Parameters, x: Tensor) -> Tensor:
         """The second hidden layer (T, B * k, h) of contexts with every action; p: settled."""
         h = torch.baddbmm(self._bias(p, "1"), x, p["x"])
-        table = torch.zeros(h.shape[0], self.n_actions, h.shape[-1], device=x.device)
+        table = h.new_zeros(h.shape[0], self.n_actions, h.shape[-1])
         if self.phi is not None:
             table = table + self.phi @ p["phi"]
         if self.onehot:
@@ -173,7 +165,10 @@ class ContextActionNetwork:
         return (e * self._turned(p, x)).sum(dim=-1)
 
     def reward_all(self, p: Parameters, x: Tensor) -> Tensor:
-        """As h'(W3 x) + b3'x, where h is the second hidden layer: the product with W3 is one for each context."""
+        """r_hat (T, B, k) of contexts x (T, B, d) with every action, in evaluation mode.
+
+        As h'(W3 x) + b3'x, where h is the second hidden layer: the product with W3 is one for each context.
+        """
         turned = self._turned(p, x)
         v, c = torch.bmm(turned, p["w3"].transpose(1, 2)), (turned * p["b3"][:, None]).sum(dim=-1)
         h = self._every(self.settled(p), x).reshape(*x.shape[:2], self.n_actions, -1)
@@ -190,10 +185,6 @@ class ActionNetwork:
     phi: Tensor | None
     onehot: bool
 
-    @property
-    def cells(self) -> int:
-        return self.n_actions
-
     def init(self, stream: Stream) -> Parameters:
         d, f = self.context_dim, 0 if self.phi is None else self.phi.shape[1]
         bound = 1 / math.sqrt(f + (self.n_actions if self.onehot else 0))
@@ -208,25 +199,9 @@ class ActionNetwork:
     def masks(self, stream: Stream, batch: int) -> list[Tensor]:
         return []
 
-    def _table(self, p: Parameters) -> Tensor:
-        table = p["b"][:, None].expand(-1, self.n_actions, -1)
-        if self.onehot:
-            table = table + p["onehot"]
-        if self.phi is not None:
-            table = table + self.phi @ p["phi"]
-        return table
-
     def embed(self, p: Parameters, x: Tensor, a: Tensor, masks: list[Tensor] | None) -> Tensor:
-        e = p["b"][:, None].expand(*a.shape, -1)
-        if self.onehot:
-            e = e + _rows(p["onehot"], a)
-        if self.phi is not None:
-            e = e + torch.bmm(gather_rows(self.phi[None], a), p["phi"])
-        return e
+        return _with_actions(p["b"][:, None].expand(*a.shape, -1), p, self.phi, a)
 
     def reward(self, p: Parameters, e: Tensor, x: Tensor) -> Tensor:
         c = p["running_c"].reshape(-1, *([1] * (e.dim() - 2)))
         return (e * x).sum(dim=-1) + c
-
-    def reward_all(self, p: Parameters, x: Tensor) -> Tensor:
-        return torch.bmm(x, self._table(p).transpose(1, 2)) + p["running_c"][:, None, None]

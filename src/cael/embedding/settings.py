@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass, fields, replace
 from typing import Any, final
 
 import numpy as np
 
-from cael.errors import InputError, choose, positive_int
+from cael.errors import InputError, NeedsError, choose, positive_int
 
 
 @final
@@ -171,3 +172,9 @@ def objective(preset: str, **changes: Any) -> Objective:
     """The objective of a preset, with changes."""
     choose("preset", preset, tuple(PRESETS))
     return replace(Objective(), **{**PRESETS[preset], **changes})
+
+
+def require_torch(name: str) -> None:
+    """Say what to install where torch is missing."""
+    if importlib.util.find_spec("torch") is None:
+        raise NeedsError(f"{name} needs torch, which is not installed: pip install 'cael[learn]'.")

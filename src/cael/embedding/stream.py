@@ -80,5 +80,5 @@ def order(bits: Tensor) -> Tensor:
     count = bits.shape[1]
     places = 2 ** max(0, count - 1).bit_length() - 1
     packed = (bits & ~places) | torch.arange(count, device=bits.device)
-    found = torch.sort(packed, dim=1).values if bits.is_cuda else torch.as_tensor(np.sort(packed.numpy(), axis=1))
-    return found & places
+    packed = torch.sort(packed, dim=1).values if bits.is_cuda else torch.as_tensor(np.sort(packed.numpy(), axis=1))
+    return packed & places

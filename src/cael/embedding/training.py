@@ -42,6 +42,10 @@ class TrialData:
     def trials(self) -> int:
         return len(self.x)
 
+    def at(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """x, a and r of some rows (T, B)."""
+        return gather_rows(self.x, rows), gather_rows(self.a, rows), gather_rows(self.r, rows)
+
 
 @final
 @dataclass(frozen=True)
@@ -63,7 +67,6 @@ class History:
 
     iterations: tuple[int, ...]
     losses: dict[str, tuple[float, ...]]
-    best_iteration: int
     stopped_early: bool
 
 
@@ -78,14 +81,13 @@ def check_alike(logs: Sequence[LoggedData]) -> None:
     """Refuse logs that cannot share a trial axis."""
     if len({(len(log), log.n_actions, log.contexts.shape[1]) for log in logs}) != 1:
         raise InputError("logs that are trained together must have the same numbers of rows, actions and contexts.")
-    if any(not np.array_equal(_features(log), _features(logs[0])) for log in logs):
+    if not all(np.array_equal(log.action_features, logs[0].action_features) for log in logs):  # type: ignore[arg-type]
         raise InputError("logs that are trained together must have the same action_features.")
 
 
 def trial_data(logs: Sequence[LoggedData], device: torch.device, rows: Sequence[np.ndarray] | None = None) -> TrialData:
     """Logs of equal length as tensors; `rows` restricts what each trial trains on (folds)."""
     check_alike(logs)
-    every = [np.arange(len(log)) for log in logs] if rows is None else rows
 
     def stack(arrays: list[np.ndarray], dtype: torch.dtype) -> Tensor:
         return torch.as_tensor(np.stack(arrays), dtype=dtype).to(device)
@@ -94,12 +96,8 @@ def trial_data(logs: Sequence[LoggedData], device: torch.device, rows: Sequence[
         stack([log.contexts for log in logs], torch.float32),
         stack([log.actions for log in logs], torch.int64),
         stack([log.rewards for log in logs], torch.float32),
-        tuple(torch.as_tensor(np.asarray(each), dtype=torch.int64, device=device) for each in every),
+        tuple(torch.as_tensor(of_log, device=device) for of_log in rows or [np.arange(len(log)) for log in logs]),
     )
-
-
-def _features(log: LoggedData) -> np.ndarray:
-    return np.empty((0, 0)) if log.action_features is None else log.action_features
 
 
 @contextmanager
@@ -137,7 +135,7 @@ class Batches:
 
     def __init__(self, rows: Sequence[Tensor], size: int, stream: Stream) -> None:
         self.stream = stream
-        self.lengths = np.array([len(each) for each in rows])
+        self.lengths = np.array([len(of_trial) for of_trial in rows])
         self.size = int(min(size, self.lengths.min()))
         if self.size < 2:
             raise InputError("a mini-batch needs at least 2 rows: batch normalisation has no spread with one.")
@@ -148,7 +146,7 @@ class Batches:
     def next(self) -> Tensor:
         short = np.flatnonzero(self.at + self.size > self.lengths)
         if len(short):
-            lengths, trials = (torch.as_tensor(each, device=self.rows.device) for each in (self.lengths[short], short))
+            lengths, trials = (torch.as_tensor(v, device=self.rows.device) for v in (self.lengths[short], short))
             self.order[trials] = self.stream.shuffled_together(self.rows[trials], lengths, trials)
             self.at[short] = 0
         at = self.at.copy()
@@ -161,14 +159,13 @@ class Batches:
 
 def padded(rows: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     """Ragged rows as (T, longest) and which of them are real."""
-    longest = max(len(each) for each in rows)
-    table = torch.stack([torch.nn.functional.pad(each, (0, longest - len(each))) for each in rows])
-    valid = torch.stack([torch.arange(longest, device=each.device) < len(each) for each in rows])
-    return table, valid
+    table = torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True)
+    lengths = torch.tensor([[len(of_trial)] for of_trial in rows], device=table.device)
+    return table, torch.arange(table.shape[1], device=table.device) < lengths
 
 
 def step_at(data: TrialData, rows: Tensor, masks: list[Tensor] | None, record: bool) -> Step:
-    return Step(rows, gather_rows(data.x, rows), gather_rows(data.a, rows), gather_rows(data.r, rows), masks, record)
+    return Step(rows, *data.at(rows), masks, record)
 
 
 def train(
@@ -199,10 +196,10 @@ def train(
 def _split(rows: Sequence[Tensor], holdout: float, stream: Stream) -> tuple[list[Tensor], list[Tensor]]:
     """Rows to train on and rows to watch, for each trial."""
     if holdout == 0:
-        return list(rows), [each[:0] for each in rows]
-    count = max(1, round(holdout * min(len(each) for each in rows)))
-    mixed = [stream.shuffled(each, t) for t, each in enumerate(rows)]
-    return [each[count:] for each in mixed], [each[:count] for each in mixed]
+        return list(rows), [of_trial[:0] for of_trial in rows]
+    count = max(1, round(holdout * min(map(len, rows))))
+    mixed = [stream.shuffled(of_trial, t) for t, of_trial in enumerate(rows)]
+    return [of_trial[count:] for of_trial in mixed], [of_trial[:count] for of_trial in mixed]
 
 
 @final
@@ -211,59 +208,55 @@ class _Watch:
 
     def __init__(self, network: Network, data: TrialData, watched: list[Tensor], settings: Training) -> None:
         self.network, self.data, self.watched, self.settings = network, data, watched, settings
-        self.seen: list[tuple[int, dict[str, list[float]]]] = []
+        self.iterations: list[int] = []
+        self.losses: dict[str, list[list[float]]] = {}
         self.best = np.full(data.trials, np.inf)
         self.best_at = np.zeros(data.trials, dtype=int)
-        self.kept: Parameters | None = None
+        self.kept: Parameters = {}
         self.stopped = False
 
     def record(self, iteration: int, parts: dict[str, Tensor], parameters: Parameters) -> bool:
         """Note the losses; True when every trial has gone `patience` checks without improvement."""
-        told = {name: value.detach().cpu().tolist() for name, value in parts.items()}
+        self.iterations.append(iteration)
+        for name, value in parts.items():
+            self.losses.setdefault(name, []).append(value.detach().cpu().tolist())
         if len(self.watched[0]) == 0:
-            self.seen.append((iteration, told))
             return False
         held_out = self._held_out(parameters)
-        told["holdout"] = held_out.tolist()
-        self.seen.append((iteration, told))
+        self.losses.setdefault("holdout", []).append(held_out.tolist())
         better = held_out < self.best
         self.best = np.where(better, held_out, self.best)
         self.best_at = np.where(better, iteration, self.best_at)
         self._keep(parameters, better)
-        if self.settings.patience is None:
-            return False
-        self.stopped = bool((iteration - self.best_at >= self.settings.patience * self.settings.check_every).all())
+        if self.settings.patience is not None:
+            gone = iteration - self.best_at
+            self.stopped = bool((gone >= self.settings.patience * self.settings.check_every).all())
         return self.stopped
 
     @torch.no_grad()
     def _held_out(self, parameters: Parameters) -> np.ndarray:
-        rows = torch.stack(self.watched)
-        step = step_at(self.data, rows, None, False)
+        step = step_at(self.data, torch.stack(self.watched), None, False)
         e = self.network.embed(parameters, step.x, step.a, None)
         error = (self.network.reward(parameters, e, step.x) - step.r) ** 2
         return error.mean(dim=1).cpu().double().numpy()
 
     def _keep(self, parameters: Parameters, better: np.ndarray) -> None:
         now = {name: value.detach().clone() for name, value in parameters.items()}
-        if self.kept is None:
-            self.kept = now
-            return
+        self.kept = self.kept or now
         for t in np.flatnonzero(better):
             for name, value in now.items():
                 self.kept[name][t] = value[t]
 
     def result(self, parameters: Parameters) -> Parameters:
         """The best parameters where early stopping looked for them, else the last."""
-        chosen = parameters if self.kept is None or self.settings.patience is None else self.kept
+        chosen = self.kept if self.kept and self.settings.patience is not None else parameters
         return {name: value.detach() for name, value in chosen.items()}
 
     def histories(self) -> tuple[History, ...]:
-        names = sorted({name for _, told in self.seen for name in told})
         return tuple(
             History(
-                tuple(iteration for iteration, _ in self.seen),
-                {name: tuple(told[name][t] for _, told in self.seen if name in told) for name in names},
-                int(self.best_at[t]),
+                tuple(self.iterations),
+                {name: tuple(at[t] for at in values) for name, values in sorted(self.losses.items())},
                 self.stopped,
             )
             for t in range(self.data.trials)

@@ -21,18 +21,17 @@ class Distinct:
 
 def distinct_actions(tasks: tuple[Task, ...], column: str, types: dict[str, Any], workers: int) -> list[Any]:
     """The sorted distinct labels of a column: whole numbers if all are, else text."""
-    found = over_tasks(distinct_of, (column, types), tasks, workers).labels
-    if len({type(each) for each in found}) > 1:
-        found = {str(each) for each in found}
-    return sorted(found)
+    labels = over_tasks(distinct_of, (column, types), tasks, workers).labels
+    if len({type(label) for label in labels}) > 1:
+        labels = {str(label) for label in labels}
+    return sorted(labels)
 
 
 def distinct_of(work: tuple[str, dict[str, Any]], task: Task) -> Distinct:
     import pyarrow.compute as pc
 
     column, types = work
-    found: set[Any] = set()
+    distinct: set[Any] = set()
     for batch in batches(task, [column], 2**17, types):
-        _, labels, _ = cells.labels(column, [pc.unique(cells.plain(batch.column(0)))])
-        found.update(labels)
-    return Distinct(found)
+        distinct.update(cells.labels(column, [pc.unique(cells.plain(batch.column(0)))])[1])
+    return Distinct(distinct)

@@ -57,7 +57,7 @@ class Answer:
     def r0(self) -> float:
         return self.work.r0
 
-    @cached_property
+    @property
     def index(self) -> dict[Column, int]:
         return self.work.place
 
@@ -120,13 +120,7 @@ class Answer:
 
     def need_support(self, target: int) -> None:
         """An error where weighting can say nothing about a target."""
-        mass = self.unsupported(target)
-        if (mass is None and self.tally(Weight(target)).largest == 0) or (mass is not None and mass > 1 - 1e-9):
-            raise SupportError(
-                "the target has no support at all in this log: it gives probability 0 to every action that was "
-                "logged. No weighting can say anything about it; collect data with exploration, or use DM, which "
-                "extrapolates by a model."
-            )
+        refuse_no_support(self.tally(Weight(target)).largest, self.unsupported(target))
 
     def tally(self, column: Weights) -> Tally:
         return self.partial.tallies[self.work.tallied.index(column)]
@@ -191,6 +185,16 @@ class Answer:
                     raise
                 skipped.append((part.name, str(error)))
         return estimates, skipped
+
+
+def refuse_no_support(largest: float, unsupported: float | None) -> None:
+    """Refuse a target by its largest weight, or by its mass on actions that the logging policy never plays."""
+    if largest == 0 if unsupported is None else unsupported > 1 - 1e-9:
+        raise SupportError(
+            "the target has no support at all in this log: it gives probability 0 to every action that was "
+            "logged. No weighting can say anything about it; collect data with exploration, or use DM, which "
+            "extrapolates by a model."
+        )
 
 
 def spread(answer: Answer, column: Column) -> float:

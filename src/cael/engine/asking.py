@@ -18,9 +18,8 @@ from cael.engine.passes import reduced
 from cael.engine.predictions import Modelled, Pair, Predictions, predictable
 from cael.engine.ridge_pass import RidgeSums, cut_of, ridge_sums, solved
 from cael.engine.tally import most_top
-from cael.engine.time_order import stretches_by_time
 from cael.engine.windows import Windows, refuse_disorder
-from cael.engine.work import Work, run
+from cael.engine.work import Work, run, stretches_by_time
 from cael.errors import CaelError, InputError, LogError, NeedsError
 from cael.log.held import EngineLog, Held
 from cael.log.logged import LoggedData
@@ -57,6 +56,16 @@ class Look:
     second: float
 
 
+def lacking(needs: Sequence[str], log: EngineLog, target: Target) -> list[str]:
+    """Those of the needs that a log and a target cannot meet, in words."""
+    unmet = {
+        "propensities": not log.has_propensities,
+        "logging": log.logging is None,
+        "probabilities": not target.complete,
+    }
+    return [NEEDS[need] for need in needs if unmet.get(need)]
+
+
 @final
 @dataclass(eq=False)
 class Asking:
@@ -75,28 +84,17 @@ class Asking:
         """The log in memory, where it is."""
         return self.log.log if isinstance(self.log, Held) else None
 
-    def missing(self, needs: Sequence[str], target: int) -> list[str]:
-        """Those of the needs that this log and target cannot meet, in words."""
-        has = {
-            "propensities": self.log.has_propensities,
-            "logging": self.log.logging is not None,
-            "logged_probability": True,
-            "probabilities": self.targets[target].complete,
-        }
-        return [NEEDS[need] for need in needs if not has[need]]
-
     def require(self, needs: Sequence[str], target: int, model: Any = None) -> None:
         """An error that says what is missing. model: an outcome model, whose predictions the log may hold."""
         if isinstance(model, Ridge) and isinstance(self.log.predictions, Pair):
             needs = [need for need in needs if need != "probabilities"]
-        missing = self.missing(needs, target)
+        missing = lacking(needs, self.log, self.targets[target])
         if missing:
             raise NeedsError(f"it needs {'; and '.join(missing)}.")
 
     def outcome(self, outcome: Outcome, target: int) -> None:
         """Note that an outcome model is needed for a target, or say why it cannot be had."""
-        given = isinstance(outcome.model, Ridge) and self.log.predictions is not None
-        if given and isinstance(self.log.predictions, Pair):
+        if isinstance(outcome.model, Ridge) and isinstance(self.log.predictions, Pair):
             if len(self.targets) > 1:
                 raise InputError(
                     "predictions 'LOGGED+TARGET' belong to one target, and there are several. Give the predictions of "
@@ -115,8 +113,8 @@ class Asking:
         if isinstance(model, Ridge):
             if self.log.predictions is None:
                 self.log.probe(contexts=True)  # refuses contexts that are text
-            given: Predictions | None = self.log.predictions
-            return given
+            predictions: Predictions | None = self.log.predictions
+            return predictions
         return self._modelled(outcome)
 
     def _modelled(self, outcome: Outcome) -> Modelled:
@@ -147,13 +145,12 @@ class Asking:
             work = work_of(Asking(self.log, self.targets, self.r0), [], ())
             partial = reduced(run, work, self.log)
             checked(self.log, partial)
-            self.looks = [self._seen(work, partial, t) for t in range(len(self.targets))]
+            places = [work.place[column] for column in work.tallied]
+            moments, rows = partial.moments, partial.rows
+            seconds = [float(moments.comoment[at, at]) / rows + float(moments.mean[at]) ** 2 for at in places]
+            largest = [tally.largest for tally in partial.tallies]
+            self.looks = [Look(rows, *facts) for facts in zip(largest, seconds, strict=True)]
         return self.looks[target]
-
-    def _seen(self, work: Work, partial: Partial, target: int) -> Look:
-        at, moments = work.place[Weight(target)], partial.moments
-        second = float(moments.comoment[at, at]) / partial.rows + float(moments.mean[at]) ** 2
-        return Look(partial.rows, partial.tallies[work.tallied.index(Weight(target))].largest, second)
 
     def max_weight(self, target: int) -> float | None:
         """The largest weight that is possible at all, where the two policies bound it beforehand."""
@@ -182,7 +179,7 @@ def ask(
     of time; their sums are behind those of the segments. controls: outcome models of control variates. learned: what
     was trained before.
     """
-    targets = tuple(log.target(given) for given in policies.values())
+    targets = tuple(log.target(policy) for policy in policies.values())
     refuse_functions(log, targets)
     probe = log.probe()
     asking = Asking(log, targets, float(probe.rewards.mean()) if len(probe) else 0.0, learned=learned or {})
@@ -262,9 +259,9 @@ def prepared(asking: Asking) -> dict[Outcome, Predictions]:
     """Predictions of all outcome models; Ridge is trained in a pass over the log for each choice of folds."""
     sums: dict[tuple[int, int, int], RidgeSums] = {}
     predictions: dict[Outcome, Predictions] = {}
-    for outcome, given in asking.outcomes.items():
-        if given is not None:
-            predictions[outcome] = given
+    for outcome, known in asking.outcomes.items():
+        if known is not None:
+            predictions[outcome] = known
             continue
         assert isinstance(outcome.model, Ridge)
         key = (*cut_of(outcome.model, outcome.folds), outcome.seed)
@@ -287,16 +284,14 @@ def work_of(
     predictions = outcomes or {}
     policies = [*targets, *((log.logging,) if log.logging is not None else ())]
     groups = tuple(dict.fromkeys(column.group for column in columns if isinstance(column, Member)))
-    contexts = bool(groups) or any(target.contexts for target in policies)
-    contexts = contexts or any(each.contexts for each in predictions.values())
-    contexts = contexts or any(column.contexts for column in columns if isinstance(column, Weights))
+    weights = [column for column in columns if isinstance(column, Weights)]
+    contexts = bool(groups) or any(source.contexts for source in (*policies, *predictions.values(), *weights))
     more = [name for target in policies for name in target.columns]
-    more += sorted({name for each in predictions.values() for name in each.columns})
+    more += sorted({name for source in predictions.values() for name in source.columns})
     reading = log.reading(contexts=contexts, segments=segments, columns=more, numbers=len(columns), ids=True)
     probe = log.probe(contexts=contexts)
     if any(target.is_dense(probe) for target in policies):
         reading = reading.at_most(max(FEWEST_CELLS, MOST_CELLS // log.n_actions))
-    weights = [column for column in columns if isinstance(column, Weights)]
     return Work(
         reading, asking.r0, targets, log.logging, predictions, columns,
         tallied=tuple(column for column in weights if column.tallied),
@@ -317,8 +312,8 @@ def columns_of(asking: Asking, parts: Sequence[Part], control: Sequence[Control]
         columns += [Surprise(relative=False), Surprise(relative=True)]
         known = [t for t, target in enumerate(targets) if target.complete]
         columns += [column for t in known for column in (Lost(t), SecondMoment(t))]
-    own = [column for part in parts for column in part.columns]
-    return tuple(dict.fromkeys([*columns, *own, *control]))
+    of_parts = [column for part in parts for column in part.columns]
+    return tuple(dict.fromkeys([*columns, *of_parts, *control]))
 
 
 def popularity(log: EngineLog) -> Floats | None:
@@ -326,10 +321,9 @@ def popularity(log: EngineLog) -> Floats | None:
     if log.logging is None:
         return None
     probe = log.probe(contexts=log.logging.contexts)
-    k = log.n_actions
     sums = totals(log.logging.on(probe), probe.batch())
-    mean: Floats = np.log((sums + 1 / k) / (len(probe) + 1))
-    return mean
+    means: Floats = np.log((sums + 1 / log.n_actions) / (len(probe) + 1))
+    return means
 
 
 def in_time_order(log: EngineLog, partial: Partial) -> Partial:
@@ -351,8 +345,7 @@ def checked(log: EngineLog, partial: Partial) -> tuple[tuple[tuple[str, int], ..
     """Why rows of a log in files were left out, and what to say about it."""
     if isinstance(log, Held):
         return (), []
-    result: tuple[tuple[tuple[str, int], ...], list[str]] = log.checked(partial)  # type: ignore[attr-defined]
-    return result
+    return log.checked(partial)
 
 
 def as_engine_log(log: Any, segments: tuple[tuple[list[str], Any], ...] = ()) -> EngineLog:

@@ -208,21 +208,19 @@ class Member(Column):
 
 
 @final
+@dataclass(eq=False)
 class Filling:
     """A batch while its columns are computed. rows: where the columns that are kept go."""
 
-    def __init__(
-        self,
-        piece: Piece,
-        rows: dict[Column, Floats],
-        r0: float,
-        policies: list[Policy],
-        logging: Policy | None,
-        outcomes: dict[Outcome, Predictions],
-        popularity: Floats | None = None,
-    ) -> None:
-        self.piece, self.rows, self.r0 = piece, rows, r0
-        self.policies, self.logging, self.outcomes, self.popularity = policies, logging, outcomes, popularity
+    piece: Piece
+    rows: dict[Column, Floats]
+    r0: float
+    policies: list[Policy]
+    logging: Policy | None
+    outcomes: dict[Outcome, Predictions]
+    popularity: Floats | None = None
+
+    def __post_init__(self) -> None:
         self._done: dict[Column, Floats] = {}
         self._terms: dict[tuple[int, Outcome], tuple[Floats, Floats]] = {}
         self._groups: dict[Any, Any] = {}

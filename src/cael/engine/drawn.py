@@ -6,12 +6,14 @@ with the smallest numbers, so that it does not depend on how the log is cut, and
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
 
 from cael.common.types import Array, Ints
+from cael.engine.partial import merged, united
 from cael.engine.passes import pieces, reduced
 from cael.errors import InputError
 from cael.io.reading import Task
@@ -67,16 +69,10 @@ class Drawn:
     def merge(self, other: Drawn) -> Drawn:
         import pyarrow as pa
 
-        flaws = {
-            key: self.flaws[key].merge(other.flaws[key])
-            if key in self.flaws and key in other.flaws
-            else self.flaws.get(key, other.flaws.get(key))
-            for key in {**self.flaws, **other.flaws}
-        }
-        tables = [each.table for each in (self, other) if each.table is not None]
+        tables = [drawn.table for drawn in (self, other) if drawn.table is not None]
         joined = Drawn(
-            {key: self.read.get(key, 0) + other.read.get(key, 0) for key in {**self.read, **other.read}},
-            self.rows + other.rows, flaws, self.most, min(self.limit, other.limit),  # type: ignore[arg-type]
+            united(self.read, other.read, operator.add), self.rows + other.rows, merged(self.flaws, other.flaws),
+            self.most, min(self.limit, other.limit),
             pa.concat_tables(tables, promote_options="permissive") if tables else None,
             np.concatenate([self.numbers, other.numbers]), np.concatenate([self.places, other.places]),
             self.counts + other.counts,
@@ -98,10 +94,6 @@ class Drawn:
             self, table=None if self.table is None else self.table.take(rows), numbers=self.numbers[rows],
             places=self.places[rows],
         )  # fmt: skip
-
-    def in_order(self) -> Drawn:
-        """The rows in the order of the log."""
-        return self.only(np.argsort(self.places, kind="stable"))
 
 
 def draw_run(work: DrawWork, task: Task) -> Drawn:
@@ -182,13 +174,14 @@ def draw(log: Any, reading: Reading, most: int, seed: int) -> Drawn:
     share = 1.0 if not log.rows else (most + 6 * np.sqrt(most)) / log.rows
     share *= CLUSTERED if log.clustered else 1
     limit = EVERY if share >= 1 else int(share * EVERY)
-    return reduced(draw_run, DrawWork(reading, seed, most, limit), log).cut().in_order()
+    drawn = reduced(draw_run, DrawWork(reading, seed, most, limit), log).cut()
+    return drawn.only(np.argsort(drawn.places, kind="stable"))
 
 
 def _sample(log: Any, drawn: Drawn) -> Sample:
     table = drawn.table
     kinds = tuple(zip(table.column_names, table.schema.types, strict=True))
-    piece = piece_of(Source(log.source.name, kinds, memory=table), log.door(contexts=True, times=False))
+    piece = piece_of(Source(log.source.name, kinds, memory=table), log.door(contexts=True))
     if len(piece) != len(drawn.places):
         raise InputError(f"{log.source.name} changed while the log was read. Nothing may write to its files.")
     piece = replace(piece, known_places=drawn.places)
@@ -207,5 +200,5 @@ def with_logging(log: Any, sample: Sample) -> LoggedData:
     return LoggedData(
         rows.contexts, rows.actions, rows.rewards, propensities=sample.piece.propensities,
         logging=None if log.logging is None else sample.policy(log.logging), n_actions=rows.n_actions,
-        action_features=rows.action_features, clusters=rows.clusters, copy=False,
+        action_features=rows.action_features, clusters=rows.clusters, timestamps=sample.piece.times, copy=False,
     ).placed(sample.piece.places).keyed(rows.cluster_keys)  # fmt: skip

@@ -30,8 +30,8 @@ class Ids:
         share = max(self.share, other.share)
         a, b = self.within(share), other.within(share)
         keys, places = np.concatenate([a.keys, b.keys]), np.concatenate([a.places, b.places])
-        known = [first for first in (a.first, b.first) if first >= 0]
-        return ids_of(keys, places, share, a.repeats + b.repeats, min(known, default=-1))
+        first = min((first for first in (a.first, b.first) if first >= 0), default=-1)
+        return ids_of(keys, places, share, a.repeats + b.repeats, first)
 
     def within(self, share: int) -> Ids:
         """The ids whose hash falls into one part of 2^share."""
@@ -52,7 +52,7 @@ def ids_of(keys: Array, places: Ints, share: int = 0, repeats: int = 0, first: i
         keep = np.ones(len(keys), dtype=bool)
         keep[again] = False
         keys, places = keys[keep], places[keep]
-    found = Ids(keys, places, share, repeats + len(again), first)
-    while len(found.keys) > MOST:
-        found = found.within(found.share + 1)
-    return found
+    ids = Ids(keys, places, share, repeats + len(again), first)
+    while len(ids.keys) > MOST:
+        ids = ids.within(ids.share + 1)
+    return ids

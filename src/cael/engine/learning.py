@@ -25,21 +25,13 @@ def estimated_logging(log: Any) -> Target:
     return Target("estimated", None, policy, True, contexts=bool(log.columns.contexts))
 
 
-def sampled_problem(log: Any, policy: Any, rows: int, seed: int) -> tuple[LoggedData, Policy]:
-    """At most so many rows, drawn at random in whole clusters, as a log in memory with its policies, and the target."""
-    target = log.target(policy)
-    if isinstance(log, Held):
-        assert target.policy is not None
-        return sample_of(log, rows, seed).log, target.policy
-    more = target.columns if log.logging is None else (*target.columns, *log.logging.columns)
-    sample = sample_of(log, rows, seed, training=0, more=more)
-    return with_logging(log, sample), sample.policy(target)
-
-
 def in_memory(log: Any, policy: Any, seed: int, rows: int = MODEL_ROWS) -> tuple[LoggedData, Policy]:
-    """A log in memory with its target as they are; of a log in files, a sample of at most so many rows."""
+    """A log in memory with its target as they are; of a log in files at most so many rows, in whole clusters."""
     if isinstance(log, LoggedData):
         target = Held(log).target(policy)
         assert target.policy is not None
         return log, target.policy
-    return sampled_problem(log, policy, rows, seed)
+    target = log.target(policy)
+    more = target.columns if log.logging is None else (*target.columns, *log.logging.columns)
+    sample = sample_of(log, rows, seed, training=0, more=more)
+    return with_logging(log, sample), sample.policy(target)

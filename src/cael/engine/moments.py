@@ -52,12 +52,8 @@ class Moments:
             self.bucket_sums + other.bucket_sums,
         )
 
-    def stretch(self) -> Moments:
-        """The same without the buckets."""
-        return Moments(self.n, self.mean, self.comoment, np.empty(0), np.empty((len(self.mean), 0)))
 
-
-def empty(p: int) -> Moments:
+def no_moments(p: int) -> Moments:
     return Moments(0, np.zeros(p), np.zeros((p, p)), np.zeros(BUCKETS), np.zeros((p, BUCKETS)))
 
 
@@ -77,7 +73,7 @@ def buckets_at(block: Floats, first: int, n: int) -> tuple[Floats, Floats]:
 def buckets_by(features: Floats, bucket: Ints) -> tuple[Floats, Floats]:
     """Rows (B,) and sums (p, B) of features (p, n) whose rows fall into the given buckets (n,)."""
     rows = np.bincount(bucket, minlength=BUCKETS).astype(np.float64)
-    return rows, np.stack([np.bincount(bucket, weights=each, minlength=BUCKETS) for each in features]).astype(float)
+    return rows, np.stack([np.bincount(bucket, weights=row, minlength=BUCKETS) for row in features]).astype(float)
 
 
 def moments_by(features: Floats, bucket: Ints) -> Moments:
@@ -102,30 +98,30 @@ def about_mean(rows: Floats, mean: Floats) -> Moments:
     are taken again, of deviations.
     """
     p, n = rows.shape
-    found = products(rows)
-    comoment = found - n * np.outer(mean, mean)
-    if (found.diagonal() > LOSSLESS * comoment.diagonal()).any():
+    raw = products(rows)
+    comoment = raw - n * np.outer(mean, mean)
+    if (raw.diagonal() > LOSSLESS * comoment.diagonal()).any():
         comoment = products(rows - mean[:, None])
     return Moments(n, mean, comoment, np.empty(0), np.empty((p, 0)))
 
 
 def together(parts: Sequence[Moments], rows: Floats, sums: Floats) -> Moments:
     """Of the rows of all parts, with their buckets."""
-    count = np.array([each.n for each in parts], dtype=np.float64)
-    means = np.stack([each.mean for each in parts])
+    count = np.array([part.n for part in parts], dtype=np.float64)
+    means = np.stack([part.mean for part in parts])
     mean = count @ means / count.sum()
     apart = means - mean
-    comoment = np.sum([each.comoment for each in parts], axis=0) + (apart.T * count) @ apart
+    comoment = np.sum([part.comoment for part in parts], axis=0) + (apart.T * count) @ apart
     return Moments(int(count.sum()), mean, comoment, rows, sums)
 
 
 def products(rows: Floats) -> Floats:
     """rows @ rows.T for few long rows (p, n); by vectors it is three times as fast as the general product."""
     p = len(rows)
-    found = np.empty((p, p))
+    square = np.empty((p, p))
     for at in range(p):
-        found[at, at:] = found[at:, at] = rows[at:] @ rows[at]
-    return found
+        square[at, at:] = square[at:, at] = rows[at:] @ rows[at]
+    return square
 
 
 @final
@@ -138,13 +134,13 @@ class Clusters:
     sums: Floats
 
     def merge(self, other: Clusters) -> Clusters:
-        if not len(self.keys) or not len(other.keys):
-            return other if not len(self.keys) else self
-        return grouped(
-            np.concatenate([self.keys, other.keys]),
-            np.concatenate([self.rows, other.rows]),
-            np.concatenate([self.sums, other.sums]),
-        )
+        return joined([self, other])
+
+
+def joined(parts: Sequence[Clusters]) -> Clusters:
+    """The clusters of all parts, each once."""
+    arrays = zip(*((part.keys, part.rows, part.sums) for part in parts), strict=True)
+    return grouped(*map(np.concatenate, arrays))
 
 
 def grouped(keys: Array, rows: Floats, sums: Floats) -> Clusters:
@@ -205,15 +201,10 @@ class Combination:
         m, n = self.independent, self.n
         if m < 2:
             raise InputError("a standard error needs at least 2 rows, or 2 clusters; got fewer.")
-        if self.by_bucket:
-            deviations = self.buckets - self.value
-            squares = float(deviations @ deviations)
-        elif self.clusters is None:
-            # Rounding can leave a quadratic form of a matrix without spread a little below 0.
-            squares = max(0.0, float(self.coefficients @ self.moments.comoment @ self.coefficients))
-        else:
-            sums = (self.clusters.sums - self.clusters.rows[:, None] * self.moments.mean) @ self.coefficients
-            squares = float(sums @ sums) * (m / n) ** 2
+        # Rounding can leave a quadratic form of a matrix without spread a little below 0.
+        squares = max(0.0, self.covariance(self))
+        if self.clusters is not None and not self.by_bucket:
+            squares *= (m / n) ** 2
         return math.sqrt(squares / (m - 1) / m)
 
     @property
@@ -230,22 +221,12 @@ class Combination:
             if self.block is not None and other.block is not None:
                 return None
             raise InputError("cannot subtract estimates that were not made in one pass over the log.")
-        return Combination(
-            self.constant - other.constant,
-            self.coefficients - other.coefficients,
-            self.moments,
-            self.clusters,
-            self.by_bucket,
-            self.block,
-        )
+        return self.plus(-1.0, other)
 
     def plus(self, slope: float, other: Combination) -> Combination:
         """This one and a multiple of another one of the same pass."""
-        return replace(
-            self,
-            constant=self.constant + slope * other.constant,
-            coefficients=self.coefficients + slope * other.coefficients,
-        )
+        coefficients = self.coefficients + slope * other.coefficients
+        return replace(self, constant=self.constant + slope * other.constant, coefficients=coefficients)
 
     def covariance(self, other: Combination) -> float:
         """Sum over independent units of the products of deviations, on the scale of `stderr`: rows, or clusters."""

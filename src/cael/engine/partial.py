@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, final
 
@@ -16,6 +18,8 @@ from cael.log.pieces import Flaws
 MOST_STRETCHES, LEAST_STRETCHES = 4096, 640
 STRETCH_BYTES = 48 * 2**20
 """What the stretches of a log may take together, while there are more than the least number of them."""
+MERGED = ("moments", "actions", "tallies", "changed", "segments", "flaws", "ids")
+"""What of two partials is merged by its own rule."""
 
 
 @final
@@ -31,8 +35,8 @@ class Stretch:
     high: Any = None
 
     def merge(self, later: Stretch) -> Stretch:
-        low = self.low if later.low is None else later.low if self.low is None else min(self.low, later.low)
-        high = self.high if later.high is None else later.high if self.high is None else max(self.high, later.high)
+        low = min((time for time in (self.low, later.low) if time is not None), default=None)
+        high = max((time for time in (self.high, later.high) if time is not None), default=None)
         return Stretch(self.number, self.place, self.moments.merge(later.moments), low, high)
 
 
@@ -97,60 +101,52 @@ class Partial:
     def merge(self, other: Partial) -> Partial:
         """Of the rows of both; the order of merging changes no more than the last digits."""
         crowded = self.crowded or other.crowded
-        clusters = None
-        if self.clusters is not None and other.clusters is not None and not crowded:
-            clusters = self.clusters.merge(other.clusters)
-            crowded = len(clusters.keys) > self.most_clusters
+        clusters = None if crowded else merged(self.clusters, other.clusters)
+        crowded = crowded or (clusters is not None and len(clusters.keys) > self.most_clusters)
+        blocks = [part.block for part in (self, other) if part.block is not None]
         return replace(
             self,
-            read=_added(self.read, other.read),
+            read=united(self.read, other.read, operator.add),
             rows=self.rows + other.rows,
-            moments=self.moments.merge(other.moments),
             stretches=_in_order((*self.stretches, *other.stretches)),
-            actions=self.actions.merge(other.actions),
-            masses=tuple(a + b for a, b in zip(self.masses, other.masses, strict=True)),
-            tallies=tuple(a.merge(b) for a, b in zip(self.tallies, other.tallies, strict=True)),
-            changed=tuple(a.merge(b) for a, b in zip(self.changed, other.changed, strict=True)),
+            masses=tuple(map(operator.add, self.masses, other.masses)),
             clusters=None if crowded else clusters,
             crowded=crowded,
-            segments=tuple(_merged(a, b) for a, b in zip(self.segments, other.segments, strict=True)),
-            flaws=_merged(self.flaws, other.flaws),
             low=min(self.low, other.low),
             high=max(self.high, other.high),
-            groups=tuple(a.merge(b) for a, b in zip(self.groups, other.groups, strict=True))
-            if self.groups and other.groups
-            else self.groups or other.groups,
-            block=None
-            if self.block is None or other.block is None
-            else np.concatenate([self.block, other.block], axis=1),
-            ids=None if self.ids is None or other.ids is None else self.ids.merge(other.ids),
+            groups=merged(self.groups, other.groups) if self.groups and other.groups else self.groups or other.groups,
+            block=np.concatenate(blocks, axis=1) if len(blocks) == 2 else None,
             spans={**self.spans, **other.spans},
-            firsts={
-                key: min(each.firsts[key] for each in (self, other) if key in each.firsts)
-                for key in {**self.firsts, **other.firsts}
-            },
+            firsts=united(self.firsts, other.firsts, min),
+            **{name: merged(getattr(self, name), getattr(other, name)) for name in MERGED},
         )
 
 
-def _added(a: dict[int, int], b: dict[int, int]) -> dict[int, int]:
-    return {key: a.get(key, 0) + b.get(key, 0) for key in {**a, **b}}
+def merged(a: Any, b: Any) -> Any:
+    """Two that merge; of dictionaries what has the same key, of tuples what has the same place; None without both."""
+    if a is None or b is None:
+        return None
+    if isinstance(a, dict):
+        return united(a, b, merged)
+    return tuple(map(merged, a, b)) if isinstance(a, tuple) else a.merge(b)
 
 
-def _merged(a: dict[Any, Any], b: dict[Any, Any]) -> dict[Any, Any]:
-    return {key: a[key].merge(b[key]) if key in a and key in b else a.get(key, b.get(key)) for key in {**a, **b}}
+def united(a: dict[Any, Any], b: dict[Any, Any], join: Callable[[Any, Any], Any]) -> dict[Any, Any]:
+    """What both have; what has a key in both is joined."""
+    return {**a, **b, **{key: join(a[key], b[key]) for key in a.keys() & b.keys()}}
 
 
 def _in_order(stretches: tuple[Stretch, ...]) -> tuple[Stretch, ...]:
     """Sorted by their place; parts of one stretch are put together, and neighbours where there are too many."""
-    found: list[Stretch] = []
+    whole: list[Stretch] = []
     for stretch in sorted(stretches, key=lambda stretch: stretch.place):
-        if found and found[-1].number == stretch.number:
-            found[-1] = found[-1].merge(stretch)
+        if whole and whole[-1].number == stretch.number:
+            whole[-1] = whole[-1].merge(stretch)
         else:
-            found.append(stretch)
-    size = 8 * len(found[0].moments.mean) ** 2 if found else 1
+            whole.append(stretch)
+    size = 8 * len(whole[0].moments.mean) ** 2 if whole else 1
     most = max(LEAST_STRETCHES, min(MOST_STRETCHES, STRETCH_BYTES // size))
-    while len(found) > most:
-        pairs = [a.merge(b) for a, b in zip(found[::2], found[1::2], strict=False)]
-        found = [*pairs, found[-1]] if len(found) % 2 else pairs
-    return tuple(found)
+    while len(whole) > most:
+        pairs = [a.merge(b) for a, b in zip(whole[::2], whole[1::2], strict=False)]
+        whole = [*pairs, whole[-1]] if len(whole) % 2 else pairs
+    return tuple(whole)

@@ -15,11 +15,11 @@ from cael.engine.asking import Asking
 from cael.engine.columns import Column, Given, Outcome, Predicted, Product, Residual, Reward, Weight, Weights
 from cael.engine.score import Score
 from cael.errors import SupportError
+from cael.inference.diagnostics import NOT_TRAINED as NOT_TRAINED
 from cael.inference.diagnostics import Diagnostics, weighted_by
 from cael.inference.estimate import Estimate, ScoreRange
 from cael.inference.weight_rules import WeightRule
 
-NOT_TRAINED = "The outcome model was trained on the rows it predicts: the interval is too narrow."
 MODEL_BIAS = "The interval covers the mean of the model's predictions; the bias of the model is not in it."
 
 
@@ -66,8 +66,8 @@ class FormPart(Part):
     @property
     def weight(self) -> Weights | None:
         """The column of its weights."""
-        given = self.form.weight
-        return Weight(self.target, given) if isinstance(given, WeightRule) else given
+        weight = self.form.weight
+        return Weight(self.target, weight) if isinstance(weight, WeightRule) else weight
 
     @property
     def columns(self) -> tuple[Column, ...]:  # type: ignore[override]
@@ -172,11 +172,11 @@ class ChoicePart(Part):
 @final
 @dataclass(frozen=True, eq=False)
 class WholePart(Part):
-    """An estimator that needs all rows at once: what it found on a log in memory."""
+    """An estimator that needs all rows at once: its estimate on a log in memory, whose contributions are the column."""
 
     name: str
     target: int
-    found: Estimate
+    alone: Estimate
     column: Given
 
     @property
@@ -184,7 +184,7 @@ class WholePart(Part):
         return (self.column,)
 
     def estimate(self, answer: Answer) -> Estimate:
-        return replace(self.found, sums=answer.single(self.column))
+        return replace(self.alone, sums=answer.single(self.column))
 
 
 def form_part(asking: Asking, name: str, target: int, form: Form) -> FormPart:

@@ -57,7 +57,7 @@ def over_tasks(
     function: Callable[[Any, Any], M], work: Any, tasks: Sequence[Any], workers: int, client: Any = None
 ) -> M:
     """The same for tasks that are given."""
-    found: M | None = None
+    whole: M | None = None
     source: Iterable[tuple[int, M]]
     if client is None:
         source = on_threads(function, work, tasks, workers)
@@ -65,22 +65,22 @@ def over_tasks(
         source = enumerate(client(partial(_call, function=function, work=work), list(tasks)))
     else:
         source = on_dask(function, work, tasks, client)
-    for each in in_order(source):
-        found = each if found is None else found.merge(each)
-    if found is None:
+    for part in in_order(source):
+        whole = part if whole is None else whole.merge(part)
+    if whole is None:
         raise InputError("the log has no files with rows.")
-    return found
+    return whole
 
 
 def in_order(results: Iterable[tuple[int, M]]) -> Iterator[M]:
     """The results 0, 1, 2, ... of pairs (number, result) that come in any order."""
     waiting: dict[int, M] = {}
-    wanted = 0
+    following = 0
     for number, result in results:
         waiting[number] = result
-        while wanted in waiting:
-            yield waiting.pop(wanted)
-            wanted += 1
+        while following in waiting:
+            yield waiting.pop(following)
+            following += 1
 
 
 def on_threads(

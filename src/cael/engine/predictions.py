@@ -8,13 +8,12 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from cael.common.types import Floats, Ints
+from cael.common.types import Floats
 from cael.errors import InputError
 from cael.io.encode import columns_of, matrix, told
 from cael.io.sources import Source
-from cael.log.logged import FEW
+from cael.log.logged import FEW, chunks, row_numbers
 from cael.log.pieces import Piece, numbers_of
-from cael.log.targets import chunks
 from cael.outcomes.outcome_model import FittedOutcome, FixedOutcome
 from cael.outcomes.ridge import AdditiveOutcome
 from cael.policies.policy import Policy, probabilities, support
@@ -22,12 +21,11 @@ from cael.policies.policy import Policy, probabilities, support
 
 class Predictions(ABC):
     """Where q(x, a) comes from. columns: of the log. contexts: whether it needs them. cross_fitted: None: nothing was
-    trained. whole: whether it needs the target's probabilities of all actions."""
+    trained."""
 
     columns: tuple[str, ...] = ()
     contexts: ClassVar[bool] = False
     cross_fitted: bool | None = None
-    whole: ClassVar[bool] = True
 
     @abstractmethod
     def terms(self, piece: Piece, policy: Policy) -> tuple[Floats, Floats]:
@@ -41,7 +39,6 @@ class Pair(Predictions):
 
     logged: str
     target: str
-    whole: ClassVar[bool] = False
 
     @property
     def columns(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -64,8 +61,8 @@ class All(Predictions):
 
     def terms(self, piece: Piece, policy: Policy) -> tuple[Floats, Floats]:
         assert piece.source is not None
-        table, _, found = matrix(piece.source, self.names, piece.read, categories=False)
-        _refuse(found, piece)
+        table, _, flaws = matrix(piece.source, self.names, piece.read, categories=False)
+        _refuse(flaws, piece)
         if table.shape[1] != piece.n_actions:
             raise InputError(
                 f"predictions: {', '.join(self.names[:3])} give {table.shape[1]} numbers per row, but there are "
@@ -90,17 +87,10 @@ class Fixed(Predictions):
         logged, value = np.empty(len(piece)), np.empty(len(piece))
         for part in chunks(len(piece), piece.n_actions):
             batch = piece.batch(part)
-            rows = batch if piece.numbers is None else replace(batch, rows=numbers_of_rows(piece.numbers, part))
+            rows = batch if piece.numbers is None else replace(batch, rows=row_numbers(piece.numbers, part))
             logged[part] = self.model.logged(rows)
             value[part] = self.model.value(rows, probabilities(policy, batch))
         return logged, value
-
-
-def numbers_of_rows(numbers: slice | Ints, part: slice) -> slice | Ints:
-    """The numbers of some rows in their log."""
-    if isinstance(numbers, slice):
-        return slice(numbers.start + part.start, numbers.start + part.stop)
-    return numbers[part]
 
 
 @final
@@ -119,9 +109,9 @@ class Folded(Predictions):
     def terms(self, piece: Piece, policy: Policy) -> tuple[Floats, Floats]:
         fold = piece.folds(len(self.models), self.seed)
         rows = np.arange(len(piece))
-        effects = np.stack([each.effect for each in self.models], axis=1)
-        slopes = np.stack([each.slope for each in self.models], axis=1)
-        start = np.array([each.constant for each in self.models])[fold]
+        effects = np.stack([model.effect for model in self.models], axis=1)
+        slopes = np.stack([model.slope for model in self.models], axis=1)
+        start = np.array([model.constant for model in self.models])[fold]
         if slopes.size:
             start = start + np.einsum("ij,ij->i", piece.contexts, slopes.T[fold])
         mean = expected(policy, piece, effects)[rows, fold]
@@ -172,21 +162,21 @@ def expected(policy: Policy, piece: Piece, effects: Floats) -> Floats:
 
 def _column(name: str, piece: Piece) -> Floats:
     assert piece.source is not None
-    values, found = numbers_of(name, piece.source)
-    _refuse(found, piece)
+    values, flaws = numbers_of(name, piece.source)
+    _refuse(flaws, piece)
     return values if piece.rows is None else values[piece.rows]
 
 
 def _refuse(flaws: list[Any], piece: Piece) -> None:
     assert piece.source is not None
-    for flaw in flaws:
-        raise InputError(f"predictions on {piece.source.name}: {told(flaw, piece.source)}. Correct them.")
+    if flaws:
+        raise InputError(f"predictions on {piece.source.name}: {told(flaws[0], piece.source)}. Correct them.")
 
 
-def predictions_of(given: str, source: Source) -> Predictions:
+def predictions_of(text: str, source: Source) -> Predictions:
     """'LOGGED+TARGET' is a pair of columns of numbers; anything else the predictions for all actions."""
-    names = columns_of(source, given, "predictions")
-    if "*" not in given and len(names) == 2:
+    names = columns_of(source, text, "predictions")
+    if "*" not in text and len(names) == 2:
         return Pair(*names)
     return All(tuple(names))
 

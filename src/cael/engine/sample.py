@@ -21,7 +21,7 @@ MOST_RUNS = 64
 def sampled(log: Any) -> LoggedData | None:
     """At most 200,000 rows (fewer where the budget is small), all of a short log; None where hardly any are valid."""
     c = log.columns
-    columns = [each for each in (c.action, c.reward, c.propensity, *(c.contexts or ())) if each is not None]
+    columns = [name for name in (c.action, c.reward, c.propensity, *(c.contexts or ())) if name is not None]
     table = rows_of(log.tasks, columns, log.csv_types, room(log, columns))
     if table is None:
         return None
@@ -49,16 +49,14 @@ def rows_of(tasks: Sequence[Task], columns: Sequence[str], types: dict[str, Any]
 
     chosen = [tasks[at] for at in evenly(len(tasks), MOST_RUNS)]
     known = [task.rows for task in tasks]
-    short = len(chosen) == len(tasks) and all(each is not None for each in known) and sum(filter(None, known)) <= most
+    short = len(chosen) == len(tasks) and all(rows is not None for rows in known) and sum(filter(None, known)) <= most
     quota = most if short else max(1, most // len(chosen))
-    found = []
+    parts = []
     for task in chosen:
         left = quota
         for batch in batches(task, columns, min(left, 2**16), types):
-            found.append(batch.slice(0, left))
+            parts.append(pa.Table.from_batches([batch.slice(0, left)]))
             left -= batch.num_rows
             if left <= 0:
                 break
-    if not found:
-        return None
-    return pa.concat_tables([pa.Table.from_batches([each]) for each in found], promote_options="permissive")
+    return pa.concat_tables(parts, promote_options="permissive") if parts else None

@@ -57,10 +57,10 @@ class Tally:
         most = max(self.most, other.most)
         bins = np.union1d(self.bins, other.bins)
         counts, sums = np.zeros(len(bins), np.int64), np.zeros(len(bins))
-        for each in (self, other):
-            place = np.searchsorted(bins, each.bins)
-            counts[place] += each.counts
-            sums[place] += each.sums
+        for tally in (self, other):
+            place = np.searchsorted(bins, tally.bins)
+            counts[place] += tally.counts
+            sums[place] += tally.sums
         return Tally(most, largest_of(np.concatenate([self.top, other.top]), most), bins, counts, sums)
 
     def tail_index(self, n: int) -> float | None:
@@ -70,16 +70,16 @@ class Tally:
             size = len(self.top) - 1
         if size < 5:
             return None
-        found = W.tail_of(np.sort(largest_of(self.top, size + 1)))
-        return None if math.isnan(found) else found
+        index = W.tail_of(np.sort(largest_of(self.top, size + 1)))
+        return None if math.isnan(index) else index
 
     def top_share(self, n: int, total: float) -> float:
         """Share of all the weight on the heaviest 1% of n rows; inside a bin, all rows count as its mean."""
-        wanted, got, weight = max(1, n // 100), 0, 0.0
-        for count, each in zip(self.counts[::-1].tolist(), self.sums[::-1].tolist(), strict=True):
-            taken = min(count, wanted - got)
-            got, weight = got + taken, weight + each * (taken / count)
-            if got == wanted:
+        left, weight = max(1, n // 100), 0.0
+        for count, in_bin in zip(self.counts[::-1].tolist(), self.sums[::-1].tolist(), strict=True):
+            taken = min(count, left)
+            left, weight = left - taken, weight + in_bin * (taken / count)
+            if left == 0:
                 break
         return weight / total if total > 0 else 0.0
 
@@ -94,10 +94,6 @@ class Tally:
 
 def largest_of(w: Floats, most: int) -> Floats:
     return w if len(w) <= most else np.partition(w, len(w) - most)[len(w) - most :]
-
-
-def none(most: int) -> Tally:
-    return Tally(most, np.empty(0), np.empty(0, np.intp), np.empty(0, np.int64), np.empty(0))
 
 
 @final
@@ -142,6 +138,3 @@ class Tallying:
 def most_top(rows: int | None) -> int:
     """How many of the largest weights the tail index of so many rows needs."""
     return MOST_TOP if rows is None else min(MOST_TOP, int(3 * math.sqrt(rows)) + 2)
-
-
-__all__ = ["Changed", "Tally", "Tallying", "largest_of", "most_top", "none"]

@@ -68,14 +68,14 @@ class Times:
         self.ordered &= bool(later and (times[1:] >= times[:-1]).all())
         self.span = (times[0] if self.span is None else self.span[0], times[-1])
         for number in np.unique(window).tolist():
-            own = times[window == number].min()
-            self.first[number] = min(self.first.get(number, own), own)
+            least = times[window == number].min()
+            self.first[number] = min(self.first.get(number, least), least)
 
 
 def refuse_disorder(partial: Partial) -> None:
     """Windows are cut by the order of the rows, which must be that of time."""
     spans = [partial.spans[key] for key in sorted(partial.spans)]
-    known = [each for each in spans if each is not None]
+    known = [span for span in spans if span is not None]
     if len(known) < len(spans) or any(a[1] > b[0] for a, b in itertools.pairwise(known)):
         raise InputError(
             "windows of a scanned log are cut by the order of its rows, and the timestamps of this log are not in "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -14,11 +15,13 @@ from cael.engine.moments import (
     BUCKETS,
     Clusters,
     Moments,
+    about_mean,
     buckets_at,
     buckets_by,
-    empty,
     grouped,
+    joined,
     moments_by,
+    no_moments,
     runs_of,
     together,
 )
@@ -73,7 +76,7 @@ class Work:
     segments: int
     windows: Windows | None = None
 
-    @property
+    @cached_property
     def place(self) -> dict[Column, int]:
         return {column: at for at, column in enumerate(self.columns)}
 
@@ -229,13 +232,8 @@ class Summing:
             return
         self.clusters.append(grouped(keys, np.ones(len(keys)), np.ascontiguousarray(columns.T)))
         if sum(len(part.keys) for part in self.clusters[1:]) > max(2**18, len(self.clusters[0].keys)):
-            self.clusters = [self._joined()]
+            self.clusters = [joined(self.clusters)]
             self.crowded = len(self.clusters[0].keys) > self.work.most_clusters
-
-    def _joined(self) -> Clusters:
-        keys = np.concatenate([part.keys for part in self.clusters])
-        rows = np.concatenate([part.rows for part in self.clusters])
-        return grouped(keys, rows, np.concatenate([part.sums for part in self.clusters]))
 
     def _count(self, piece: Piece, policies: list[Policy], logging: Policy | None, filling: Filling) -> None:
         k, actions = piece.n_actions, piece.actions
@@ -266,7 +264,7 @@ class Summing:
         )
 
     def done(self) -> Partial:
-        moments = empty(len(self.work.columns))
+        moments = no_moments(len(self.work.columns))
         if self.stretches:
             moments = together([part.moments for part in self.stretches], self.bucket_rows, self.bucket_sums)
         spans = {}
@@ -284,9 +282,21 @@ class Summing:
     def _all_clusters(self) -> Clusters | None:
         if self.crowded or not self.work.clustered:
             return None
-        if self.clusters:
-            return self._joined()
-        return Clusters(np.empty(0, np.uint64), np.empty(0), np.empty((0, len(self.work.columns))))
+        empty = Clusters(np.empty(0, np.uint64), np.empty(0), np.empty((0, len(self.work.columns))))
+        return joined([*self.clusters, empty])
+
+
+def stretches_by_time(timestamps: Array, block: Floats) -> tuple[Stretch, ...]:
+    """Stretches of equal numbers of rows of columns (p, n), in the order of the timestamps."""
+    order = np.argsort(timestamps, kind="stable")
+    numbers = np.arange(len(order)) * STRETCHES // len(order)
+    stretches, start = [], 0
+    for rows in np.split(order, np.flatnonzero(np.diff(numbers)) + 1):
+        part = block[:, rows]
+        moments = about_mean(part, part.mean(axis=1))
+        stretches.append(Stretch(int(numbers[start]), (0, start), moments, timestamps[rows[0]], timestamps[rows[-1]]))
+        start += len(rows)
+    return tuple(stretches)
 
 
 def _times(times: Array | None, part: slice) -> tuple[Any, Any]:

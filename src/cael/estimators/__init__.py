@@ -1,25 +1,15 @@
-"""Estimators: frozen settings with one verb, `estimate(log, policy)`."""
+"""Estimators: frozen settings with one verb, `estimate(log, policy)`. Its names are those of `cael.common.public`."""
 
-from cael.estimators.direct import DM
-from cael.estimators.doubly_robust import DR, SNDR, DRos, SubGaussianDR, SwitchDR
-from cael.estimators.estimator import Estimator
-from cael.estimators.marginal import MIPS
-from cael.estimators.selection import SLOPE
-from cael.estimators.weighting import IPS, SNIPS, BaselineIPS, LoggedMean, SubGaussianIPS
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "DM",
-    "DR",
-    "IPS",
-    "MIPS",
-    "SLOPE",
-    "SNDR",
-    "SNIPS",
-    "BaselineIPS",
-    "DRos",
-    "Estimator",
-    "LoggedMean",
-    "SubGaussianDR",
-    "SubGaussianIPS",
-    "SwitchDR",
-]
+from cael.common.lazy import lazily
+from cael.estimators.estimator import Estimator as Estimator
+
+if TYPE_CHECKING:
+    from cael.common.public import *  # noqa: F403
+else:
+
+    def _is_here(value):
+        return isinstance(value, type) and issubclass(value, Estimator) and value.__module__.startswith(__name__)
+
+    __getattr__, __dir__ = lazily(__name__, "cael.common.public", _is_here)

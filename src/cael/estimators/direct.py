@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar, final
 
 from cael.engine.asking import Asking
-from cael.engine.columns import Outcome
 from cael.engine.parts import Form
 from cael.estimators.estimator import Estimator
 from cael.outcomes.outcome_model import OutcomeModel
@@ -31,9 +30,10 @@ class DM(Estimator):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("probabilities",)
+    panel: ClassVar[str] = "default"
     outcome: OutcomeModel = field(default_factory=Ridge)
     folds: int = 5
     seed: int = 0
 
     def formula(self, asking: Asking, target: int) -> Form:
-        return Form(outcome=Outcome(self.outcome, self.folds, self.seed))
+        return Form(outcome=self.modelled)

@@ -9,23 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, final
 
-from cael.engine.asking import Asking
-from cael.engine.columns import Outcome
-from cael.engine.parts import Form
-from cael.estimators.selection import SLOPE, Tuned, setting
-from cael.estimators.weighting import check_positive, check_share, number, subgaussian_rule
-from cael.inference.weight_rules import Shrink, Switch, WeightRule, clipped
-from cael.outcomes.outcome_model import FixedOutcome, OutcomeModel
+from cael.estimators.selection import SLOPE, Setting, Tuned
+from cael.estimators.weighting import CLIP, SUBGAUSSIAN
+from cael.inference.weight_rules import Shrink, Switch
+from cael.outcomes.outcome_model import OutcomeModel
 from cael.outcomes.ridge import Ridge
 
 DR_NEEDS = ("propensities", "probabilities")
-
-
-def corrected(estimator: DR | SwitchDR | DRos | SubGaussianDR, rule: WeightRule, *, bounded: bool = True) -> Form:
-    """q(x, pi) + w' (r - q(x, a)), with weights by a rule."""
-    outcome = Outcome(estimator.outcome, estimator.folds, estimator.seed)
-    # Rows that share a trained model are not independent, so only injected predictions have a known range.
-    return Form(rule, outcome, bounded=bounded and isinstance(estimator.outcome, FixedOutcome))
 
 
 @final
@@ -44,17 +34,12 @@ class DR(Tuned):
     """
 
     needs: ClassVar[tuple[str, ...]] = DR_NEEDS
-    tuned: ClassVar[tuple[str, setting]] = ("clip", setting.WEIGHT)
+    panel: ClassVar[str] = "default"
+    tuned: ClassVar[Setting] = CLIP
     outcome: OutcomeModel = field(default_factory=Ridge)
     clip: float | SLOPE | None = None
     folds: int = 5
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_positive("clip", self.clip)
-
-    def formula(self, asking: Asking, target: int) -> Form:
-        return corrected(self, clipped(number(self.clip)))
 
 
 @final
@@ -73,18 +58,13 @@ class SNDR(Tuned):
     """
 
     needs: ClassVar[tuple[str, ...]] = DR_NEEDS
-    tuned: ClassVar[tuple[str, setting]] = ("clip", setting.WEIGHT)
+    panel: ClassVar[str] = "default"
+    tuned: ClassVar[Setting] = CLIP
+    self_normalised: ClassVar[bool] = True
     outcome: OutcomeModel = field(default_factory=Ridge)
     clip: float | SLOPE | None = None
     folds: int = 5
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_positive("clip", self.clip)
-
-    def formula(self, asking: Asking, target: int) -> Form:
-        outcome = Outcome(self.outcome, self.folds, self.seed)
-        return Form(clipped(number(self.clip)), outcome, self_normalised=True)
 
 
 @final
@@ -104,17 +84,11 @@ class SwitchDR(Tuned):
     """
 
     needs: ClassVar[tuple[str, ...]] = DR_NEEDS
-    tuned: ClassVar[tuple[str, setting]] = ("tau", setting.WEIGHT)
+    tuned: ClassVar[Setting] = Setting("tau", lambda tau: Switch(float(tau or 0.0)), power=1)
     outcome: OutcomeModel = field(default_factory=Ridge)
     tau: float | SLOPE = field(default_factory=SLOPE)
     folds: int = 5
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_positive("tau", self.tau)
-
-    def formula(self, asking: Asking, target: int) -> Form:
-        return corrected(self, Switch(float(number(self.tau) or 0.0)))
 
 
 @final
@@ -134,17 +108,11 @@ class DRos(Tuned):
     """
 
     needs: ClassVar[tuple[str, ...]] = DR_NEEDS
-    tuned: ClassVar[tuple[str, setting]] = ("lambda_", setting.SQUARED_WEIGHT)
+    tuned: ClassVar[Setting] = Setting("lambda_", lambda most: Shrink(float(most or 0.0)), power=2)
     outcome: OutcomeModel = field(default_factory=Ridge)
     lambda_: float | SLOPE = field(default_factory=SLOPE)
     folds: int = 5
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_positive("lambda_", self.lambda_)
-
-    def formula(self, asking: Asking, target: int) -> Form:
-        return corrected(self, Shrink(float(number(self.lambda_) or 0.0)))
 
 
 @final
@@ -163,15 +131,8 @@ class SubGaussianDR(Tuned):
     """
 
     needs: ClassVar[tuple[str, ...]] = DR_NEEDS
-    tuned: ClassVar[tuple[str, setting]] = ("lambda_", setting.SHARE)
+    tuned: ClassVar[Setting] = SUBGAUSSIAN
     outcome: OutcomeModel = field(default_factory=Ridge)
     lambda_: float | SLOPE | None = None
     folds: int = 5
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_share("lambda_", self.lambda_)
-
-    def formula(self, asking: Asking, target: int) -> Form:
-        rule = subgaussian_rule(number(self.lambda_), asking, target)
-        return corrected(self, rule, bounded=self.lambda_ is not None)

@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike
 
 from cael.common.types import Floats
 from cael.engine.asking import Asking, as_engine_log, ask
-from cael.engine.columns import Given
+from cael.engine.columns import Given, Outcome
 from cael.engine.parts import Form, Part, WholePart, form_part
 from cael.errors import NeedsError
 from cael.estimators.problem import Problem
-from cael.inference.diagnostics import Diagnostics, weighted
+from cael.inference.diagnostics import Diagnostics
 from cael.inference.estimate import Estimate, ScoreRange
 from cael.log.logged import LoggedData
 from cael.policies.policy import Policy
@@ -28,10 +28,11 @@ class Estimator(ABC):
 
     needs: what must be known (keys of `cael.engine.asking.NEEDS`); the error says what is missing. An estimator says
     what it is by `formula`; one of another shape by `part`; one that needs all rows at once by `solve`, and a log in
-    files refuses it.
+    files refuses it. panel: of `cael.panel` it is in: "default", "all" or "learned"; "" is none.
     """
 
     needs: ClassVar[tuple[str, ...]]
+    panel: ClassVar[str] = "all"
 
     def formula(self, asking: Asking, target: int) -> Form:
         """Weights and outcome model of an estimator of the usual form."""
@@ -48,8 +49,8 @@ class Estimator(ABC):
         log, policy = asking.held, asking.targets[target].policy
         if log is None or policy is None:
             raise NeedsError(f"{type(self).__name__} needs the whole log in memory, and this one is streamed.")
-        found = self.solve(Problem(log, policy))
-        return WholePart(self.name, target, found, Given(found.contributions))
+        estimate = self.solve(Problem(log, policy))
+        return WholePart(self.name, target, estimate, Given(estimate.contributions))
 
     def solve(self, problem: Problem) -> Estimate:
         """The estimate of a log in memory and a policy; by default from one pass over it."""
@@ -63,6 +64,13 @@ class Estimator(ABC):
             problem.require(self.name, self.needs)
             return self.solve(problem)
         return ask(as_engine_log(log), {"": policy}, [self], asked=(self.name,)).of(self.name, 0)
+
+    @property
+    def modelled(self) -> Outcome | None:
+        """The outcome model, where there is one, and how it is cross-fitted: the settings outcome, folds, seed."""
+        if not hasattr(self, "outcome"):
+            return None
+        return Outcome(self.outcome, getattr(self, "folds", 0), getattr(self, "seed", 0))
 
     @property
     def name(self) -> str:
@@ -86,10 +94,3 @@ def mean_of(
     """The estimate whose contributions are z (n,): its value is their mean."""
     log = problem.log
     return Estimate(name, float(z.mean()), z, log.key, diagnostics, log.clusters, score_range)
-
-
-def weight_diagnostics(
-    problem: Problem, w: Floats, cross_fitted: bool | None = None, extra: tuple[str, ...] = ()
-) -> Diagnostics:
-    """Diagnostics of an estimator that used w (n,) in place of the problem's own weights."""
-    return weighted(w, problem.weights, problem.weight_facts, cross_fitted=cross_fitted, extra=extra)

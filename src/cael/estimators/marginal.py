@@ -15,6 +15,7 @@ from cael.engine.parts import Form, Part, form_part
 from cael.errors import InputError, NeedsError, choose
 from cael.estimators.estimator import Estimator
 from cael.estimators.marginal_weights import Exact, Fitted, MarginalWeight, Products, SameGroup, fit, posterior_block
+from cael.log.held import EngineLog
 from cael.log.logged import LoggedData
 from cael.policies.policy import Policy, probabilities
 from cael.policies.posterior import Features, RowFeatures, SoftmaxPosterior
@@ -67,9 +68,9 @@ class MIPS(Estimator):
         if self.embeddings is not None and self.row_embeddings is not None:
             raise InputError("MIPS takes embeddings (one per action) or row_embeddings (one per row), not both.")
         for name in ("embeddings", "row_embeddings"):
-            given = getattr(self, name)
-            if given is not None:
-                object.__setattr__(self, name, frozen(_as_embeddings(name, given)))
+            embeddings = getattr(self, name)
+            if embeddings is not None:
+                object.__setattr__(self, name, frozen(_as_embeddings(name, embeddings)))
         if self.density is not None:
             object.__setattr__(self, "density", _as_density(self.density))
         if self.posterior == "exact" and (self.row_embeddings is None) != (self.density is None):
@@ -101,12 +102,12 @@ class MIPS(Estimator):
         if self.row_embeddings is not None and asking.held is None:
             raise NeedsError(f"{self.name} has row_embeddings, which belong to rows by number: it needs the whole log.")
         if self.posterior == "exact" and self.density is None:
-            return Exact(SameGroup.of(self.per_action(log.action_features, log.n_actions)))
+            return Exact(SameGroup.of(self.per_action(log)))
         if self.posterior == "exact":
             assert asking.held is not None
             return Exact(Products(self.density, self._per_row(asking.held), log.n_actions))
         if self.row_embeddings is None:
-            self.per_action(log.action_features, log.n_actions)
+            self.per_action(log)
         return self._fitted(asking)
 
     def _fitted(self, asking: Asking) -> Fitted:
@@ -119,28 +120,17 @@ class MIPS(Estimator):
         settings = {"C": self.C, "offset": self.offset, "max_iter": self.max_iter}
         return fit(log, self.features(log), split, settings, self.seed, by_row=self.row_embeddings is not None)
 
-    def per_action(self, action_features: Array | None, n_actions: int) -> Array:
+    def per_action(self, log: LoggedData | EngineLog) -> Array:
         """(k, m) embeddings of the actions."""
-        given = action_features if self.embeddings is None else self.embeddings
-        if given is None:
+        embeddings: Array | None = log.action_features if self.embeddings is None else self.embeddings
+        if embeddings is None:
             raise InputError("MIPS needs embeddings: pass embeddings=, or action_features in the log.")
-        if len(given) != n_actions:
-            raise InputError(f"embeddings must have one row per action, {n_actions}; got {len(given)}.")
-        return given
-
-    def _per_action(self, log: LoggedData) -> Array:
-        return self.per_action(log.action_features, log.n_actions)
-
-    def table(self, log: LoggedData) -> Floats:
-        """(k, e) what the logistic regression sees of each action, as the actions that were logged have it."""
-        given = self._per_action(log)
-        seen, counts = np.unique(log.actions, return_counts=True)
-        return encoder(given[seen], counts)(given)
+        if len(embeddings) != log.n_actions:
+            raise InputError(f"embeddings must have one row per action, {log.n_actions}; got {len(embeddings)}.")
+        return embeddings
 
     def _per_row(self, log: LoggedData) -> Array:
         """(n, m) embeddings of the logged rows."""
-        if self.row_embeddings is None:
-            return self._per_action(log)[log.actions]
         last = log.rows.stop if isinstance(log.rows, slice) else int(log.rows.max()) + 1
         if last > len(self.row_embeddings):
             raise InputError(f"row_embeddings has {len(self.row_embeddings)} rows, but the log has {last}.")
@@ -151,7 +141,9 @@ class MIPS(Estimator):
         if self.row_embeddings is not None:
             every = self._per_row(log)
             return RowFeatures(log.contexts, encoder(every)(every), np.arange(len(log)))
-        return RowFeatures(log.contexts, self.table(log), log.actions)
+        embeddings = self.per_action(log)
+        seen, counts = np.unique(log.actions, return_counts=True)
+        return RowFeatures(log.contexts, encoder(embeddings[seen], counts)(embeddings), log.actions)
 
 
 def posterior_blocks(
@@ -166,8 +158,8 @@ def posterior_blocks(
         at += len(batch)
 
 
-def _as_embeddings(name: str, given: Any) -> Array:
-    table = np.asarray(given)
+def _as_embeddings(name: str, values: Any) -> Array:
+    table = np.asarray(values)
     if table.ndim == 1:
         table = table[:, None]
     if table.ndim != 2 or table.size == 0 or table.dtype.kind not in "iufb":
@@ -178,8 +170,8 @@ def _as_embeddings(name: str, given: Any) -> Array:
     return table
 
 
-def _as_density(given: Any) -> tuple[Floats, ...]:
-    columns: Sequence[Any] = [given] if isinstance(given, np.ndarray) and given.ndim == 2 else given
+def _as_density(values: Any) -> tuple[Floats, ...]:
+    columns: Sequence[Any] = [values] if isinstance(values, np.ndarray) and values.ndim == 2 else values
     density = []
     for number, column in enumerate(columns):
         p = np.asarray(column, dtype=np.float64)
@@ -199,7 +191,7 @@ def encoder(embeddings: Array, counts: Ints | None = None) -> Callable[[Array], 
         mean = np.average(embeddings, axis=0, weights=counts)
         scale = np.sqrt(np.average((embeddings - mean) ** 2, axis=0, weights=counts))
         return lambda every: (every - mean) / np.where(scale == 0, 1.0, scale)
-    values = [np.unique(column)[1:] for column in embeddings.T]
+    others = [np.unique(column)[1:] for column in embeddings.T]
     return lambda every: np.hstack(
-        [(column[:, None] == own).astype(np.float64) for column, own in zip(every.T, values, strict=True)]
+        [(column[:, None] == values).astype(np.float64) for column, values in zip(every.T, others, strict=True)]
     )

@@ -11,9 +11,8 @@ import numpy as np
 from cael.common.types import Array, Floats, Ints
 from cael.engine.columns import Filling, Weights
 from cael.errors import InputError
-from cael.log.logged import Batch, LoggedData
+from cael.log.logged import Batch, LoggedData, chunks
 from cael.log.pieces import Piece
-from cael.log.targets import chunks
 from cael.policies.policy import probabilities
 from cael.policies.posterior import SoftmaxPosterior, fit_softmax
 
@@ -32,8 +31,14 @@ class Exact:
     contexts: bool = False
 
     def of(self, piece: Piece, part: slice, pi: Floats, mu: Floats) -> Floats:
+        """p(e_i|x_i, pi) / p(e_i|x_i, mu) of some rows of a batch."""
         batch = piece.batch(part)
-        return exact_weights(self.likelihood(batch, piece.first + part.start), pi, mu, batch)
+        p = self.likelihood(batch, piece.first + part.start)
+        above, below = np.einsum("ij,ij->i", pi, p), np.einsum("ij,ij->i", mu, p)
+        if (below <= 0).any():
+            row = int(np.asarray(batch.draw_numbers)[below <= 0][0])
+            raise InputError(f"the embedding of row {row} cannot occur under the logging policy.")
+        return np.asarray(above / below)
 
 
 @final
@@ -93,14 +98,11 @@ def fit(
     log: LoggedData, features: Any, split: list[Ints], settings: dict[str, Any], seed: int, *, by_row: bool
 ) -> Fitted:
     """The posterior of a log, or that of each fold. features: `RowFeatures`."""
-    every = np.arange(len(log))
     if not split:
         return Fitted((fit_softmax(log, features, **settings),), features.table, by_row, seed)
-    models = []
-    for rows in split:
-        others = np.setdiff1d(every, rows)
-        models.append(fit_softmax(log.take(others), features.take(others), **settings))
-    return Fitted(tuple(models), features.table, by_row, seed)
+    others = [np.setdiff1d(np.arange(len(log)), rows) for rows in split]
+    models = tuple(fit_softmax(log.take(rows), features.take(rows), **settings) for rows in others)
+    return Fitted(models, features.table, by_row, seed)
 
 
 def posterior_block(fitted: SoftmaxPosterior, pi: Floats, mu: Floats, features: Floats) -> tuple[Floats, Floats]:
@@ -108,16 +110,6 @@ def posterior_block(fitted: SoftmaxPosterior, pi: Floats, mu: Floats, features: 
     if len(fitted.classes) < pi.shape[1]:
         pi, mu = pi[:, fitted.classes], mu[:, fitted.classes]
     return fitted.probabilities(features, mu), np.divide(pi, mu, out=np.zeros_like(pi), where=mu > 0)
-
-
-def exact_weights(p: Floats, pi: Floats, mu: Floats, batch: Batch) -> Floats:
-    """p(e_i|x_i, pi) / p(e_i|x_i, mu) from the likelihoods p(e_i|a) (b, k)."""
-    above, below = np.einsum("ij,ij->i", pi, p), np.einsum("ij,ij->i", mu, p)
-    if (below <= 0).any():
-        row = int(np.asarray(batch.draw_numbers)[below <= 0][0])
-        raise InputError(f"the embedding of row {row} cannot occur under the logging policy.")
-    weights: Floats = above / below
-    return weights
 
 
 @final

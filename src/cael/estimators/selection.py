@@ -5,47 +5,82 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Any, ClassVar, final
 
 import numpy as np
 
 from cael.common.types import Floats
-from cael.engine.asking import Asking
-from cael.engine.parts import ChoicePart, Part
+from cael.engine.asking import Asking, Look
+from cael.engine.parts import ChoicePart, Form, Part
 from cael.errors import InputError
 from cael.estimators.estimator import Estimator
 from cael.inference.diagnostics import Candidate, with_warnings
 from cael.inference.estimate import Estimate
+from cael.inference.weight_rules import WeightRule
+from cael.outcomes.outcome_model import FixedOutcome
 
 SLACK = math.sqrt(6) - 1
 
 
-class setting(Enum):
-    """What kind of number a hyperparameter is; decides the default candidates of SLOPE()."""
+@final
+@dataclass(frozen=True)
+class Setting:
+    """A hyperparameter that makes weights. name: of the field. rule: the weights of a value. power: 1 on the scale of
+    a weight, 2 of a squared one, 0 for a share. default: what None stands for after a look at the weights, if at all.
+    """
 
-    WEIGHT = "on the scale of a weight"
-    SQUARED_WEIGHT = "on the scale of a squared weight"
-    SHARE = "between 0 and 1"
+    name: str
+    rule: Callable[[Any], WeightRule]
+    power: int
+    default: Callable[[Look], float] | None = None
+
+    def check(self, value: float | SLOPE | None) -> None:
+        """Refuse values out of range; only one on the scale of weights may be infinite."""
+        most, words = (1.0, "in [0, 1]") if self.power == 0 else (math.inf, "a positive number")
+        for number in value.candidates if isinstance(value, SLOPE) else (value,):
+            positive = isinstance(number, int | float) and (number > 0 or (number == 0 and self.power == 0))
+            if number is not None and not (positive and number <= most):
+                raise InputError(f"{self.name} must be {words}, None, or SLOPE of such; got {number!r}.")
+
+    def grid(self, largest: float) -> tuple[float, ...]:
+        """Nine candidates: from 1 to the largest weight, geometrically, and no change at all; or 0 .. 1 for a share."""
+        if self.power == 0:
+            return (0.0, *np.geomspace(1e-3, 1.0, 8).tolist())
+        grid = np.geomspace(1.0, max(largest, 1.0 + 1e-9), 8) ** self.power
+        return (*grid.tolist(), math.inf)
 
 
 class Tuned(Estimator):
-    """An estimator with a setting that SLOPE can choose. tuned: its name, and what kind of number it is."""
+    """An estimator whose weights are made by a setting, which SLOPE can choose."""
 
-    tuned: ClassVar[tuple[str, setting]]
+    tuned: ClassVar[Setting]
+    self_normalised: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        self.tuned.check(self.setting)
 
     @property
-    def chooser(self) -> SLOPE | None:
-        """SLOPE where it is to choose the setting."""
-        told = getattr(self, self.tuned[0])
-        return told if isinstance(told, SLOPE) else None
+    def setting(self) -> Any:
+        """The value of the setting."""
+        return getattr(self, self.tuned.name)
 
     def part(self, asking: Asking, target: int) -> Part:
-        asking.require(self.needs, target, getattr(self, "outcome", None))
-        if self.chooser is None:
+        slope = self.setting
+        if not isinstance(slope, SLOPE):
             return super().part(asking, target)
-        candidates = self.chooser.settled(self, lambda: asking.look(target).largest)
-        return choice(self.name, candidates, self.chooser.delta, asking, target)
+        asking.require(self.needs, target, getattr(self, "outcome", None))
+        values = slope.candidates or self.tuned.grid(asking.look(target).largest)
+        candidates = [replace(self, **{self.tuned.name: value}) for value in values]  # type: ignore[type-var]
+        return choice(self.name, candidates, slope.delta, asking, target)
+
+    def formula(self, asking: Asking, target: int) -> Form:
+        value, outcome = self.setting, self.modelled
+        # Rows that share a trained model are not independent, so only injected predictions have a known range; and a
+        # setting that was computed from the sample bounds nothing beforehand.
+        bounded = not self.self_normalised and (outcome is None or isinstance(outcome.model, FixedOutcome))
+        if value is None and self.tuned.default is not None:
+            value, bounded = self.tuned.default(asking.look(target)), False
+        return Form(self.tuned.rule(value), outcome, self.self_normalised, bounded)
 
 
 @final
@@ -66,6 +101,7 @@ class SLOPE(Estimator):
     'SLOPE(IPS, SNIPS)'
     """
 
+    panel: ClassVar[str] = ""
     candidates: Sequence[Any] = ()
     delta: float = 0.1
 
@@ -76,13 +112,13 @@ class SLOPE(Estimator):
 
     @property
     def needs(self) -> tuple[str, ...]:  # type: ignore[override]
-        every = [need for each in self.candidates if isinstance(each, Estimator) for need in each.needs]
-        return tuple(dict.fromkeys(every))
+        estimators = [candidate for candidate in self.candidates if isinstance(candidate, Estimator)]
+        return tuple(dict.fromkeys(need for estimator in estimators for need in estimator.needs))
 
     @property
     def name(self) -> str:
-        shown = (each.name if isinstance(each, Estimator) else f"{each:g}" for each in self.candidates)
-        return f"SLOPE({', '.join(shown)})"
+        names = (item.name if isinstance(item, Estimator) else f"{item:g}" for item in self.candidates)
+        return f"SLOPE({', '.join(names)})"
 
     def __str__(self) -> str:
         return self.name
@@ -92,29 +128,15 @@ class SLOPE(Estimator):
 
     def estimators(self) -> tuple[Estimator, ...]:
         """The candidates of SLOPE as an estimator."""
-        if len(self.candidates) < 2 or not all(isinstance(each, Estimator) for each in self.candidates):
+        if len(self.candidates) < 2 or not all(isinstance(item, Estimator) for item in self.candidates):
             raise InputError(f"SLOPE as an estimator needs at least two candidate estimators; got {self.candidates!r}.")
         return tuple(self.candidates)
-
-    def settled(self, estimator: Tuned, largest: Callable[[], float]) -> list[Estimator]:
-        """The estimator with each of the candidate numbers, or of a default grid. largest: the largest weight."""
-        name, kind = estimator.tuned
-        return [replace(estimator, **{name: value}) for value in self.candidates or default_grid(largest, kind)]  # type: ignore[type-var]
 
 
 def choice(name: str, candidates: Sequence[Estimator], delta: float, asking: Asking, target: int) -> ChoicePart:
     """The choice of SLOPE++ among estimators."""
     parts = tuple(candidate.part(asking, target) for candidate in candidates)
     return ChoicePart(name, target, parts, lambda estimates: select(name, estimates, delta))
-
-
-def default_grid(largest: Callable[[], float], kind: setting) -> tuple[float, ...]:
-    """Nine candidates: from 1 to the largest weight, geometrically, and no change at all; or 0 .. 1 for a share."""
-    if kind is setting.SHARE:
-        return (0.0, *(float(x) for x in np.geomspace(1e-3, 1.0, 8)))
-    top = max(largest(), 1.0 + 1e-9)
-    grid = np.geomspace(1.0, top, 8)
-    return (*(float(x) for x in (grid if kind is setting.WEIGHT else grid**2)), math.inf)
 
 
 def slope(values: Floats, widths: Floats) -> list[int]:
@@ -132,9 +154,9 @@ def select(name: str, estimates: Sequence[Estimate], delta: float) -> Estimate:
     """The estimate that SLOPE++ takes, under the name of the one who asked, with the whole path on its diagnostics."""
     from scipy.special import stdtrit
 
-    values = np.array([each.value for each in estimates])
-    quantile = np.array([float(stdtrit(each.independent - 1, 1 - delta)) for each in estimates])
-    widths = quantile * np.array([each.stderr for each in estimates])
+    values = np.array([estimate.value for estimate in estimates])
+    quantile = np.array([float(stdtrit(estimate.independent - 1, 1 - delta)) for estimate in estimates])
+    widths = quantile * np.array([estimate.stderr for estimate in estimates])
     order, accepted = np.argsort(-widths, kind="stable"), slope(values, widths)
     chosen = accepted[-1]
     path = tuple(
@@ -143,6 +165,6 @@ def select(name: str, estimates: Sequence[Estimate], delta: float) -> Estimate:
     )
     winner = estimates[chosen]
     note = f"SLOPE chose {winner.estimator} out of {len(path)}; the interval does not account for the choice."
-    found = with_warnings(replace(winner.diagnostics, path=path), (note,))
+    diagnostics = with_warnings(replace(winner.diagnostics, path=path), (note,))
     # A range that held for a candidate chosen by looking at the data guarantees nothing.
-    return replace(winner, estimator=name, diagnostics=found, score_range=None)
+    return replace(winner, estimator=name, diagnostics=diagnostics, score_range=None)

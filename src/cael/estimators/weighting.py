@@ -13,14 +13,15 @@ from cael.engine.asking import Asking
 from cael.engine.columns import Column, InFold, Product, Reward, Weight
 from cael.engine.parts import Form, Part, weight_diagnostics
 from cael.engine.score import Score
-from cael.errors import InputError
 from cael.estimators.estimator import Estimator
-from cael.estimators.selection import SLOPE, Tuned, setting
+from cael.estimators.selection import SLOPE, Setting, Tuned
 from cael.inference.estimate import Estimate
 from cael.inference.weight_rules import SubGaussian, clipped
 from cael.inference.weights import lambda_of
 
 WEIGHTING_NEEDS = ("propensities", "logged_probability")
+CLIP = Setting("clip", clipped, power=1)
+SUBGAUSSIAN = Setting("lambda_", SubGaussian, power=0, default=lambda look: lambda_of(look.second, look.rows))
 
 
 @final
@@ -38,6 +39,7 @@ class LoggedMean(Estimator):
     """
 
     needs: ClassVar[tuple[str, ...]] = ()
+    panel: ClassVar[str] = "default"
 
     def formula(self, asking: Asking, target: int) -> Form:
         return Form(bounded=True)
@@ -60,14 +62,9 @@ class IPS(Tuned):
     """
 
     needs: ClassVar[tuple[str, ...]] = WEIGHTING_NEEDS
-    tuned: ClassVar[tuple[str, setting]] = ("clip", setting.WEIGHT)
+    panel: ClassVar[str] = "default"
+    tuned: ClassVar[Setting] = CLIP
     clip: float | SLOPE | None = None
-
-    def __post_init__(self) -> None:
-        check_positive("clip", self.clip)
-
-    def formula(self, asking: Asking, target: int) -> Form:
-        return Form(clipped(number(self.clip)), bounded=True)
 
 
 @final
@@ -88,14 +85,10 @@ class SNIPS(Tuned):
     """
 
     needs: ClassVar[tuple[str, ...]] = WEIGHTING_NEEDS
-    tuned: ClassVar[tuple[str, setting]] = ("clip", setting.WEIGHT)
+    panel: ClassVar[str] = "default"
+    tuned: ClassVar[Setting] = CLIP
+    self_normalised: ClassVar[bool] = True
     clip: float | SLOPE | None = None
-
-    def __post_init__(self) -> None:
-        check_positive("clip", self.clip)
-
-    def formula(self, asking: Asking, target: int) -> Form:
-        return Form(clipped(number(self.clip)), self_normalised=True)
 
 
 @final
@@ -179,40 +172,5 @@ class SubGaussianIPS(Tuned):
     """
 
     needs: ClassVar[tuple[str, ...]] = WEIGHTING_NEEDS
-    tuned: ClassVar[tuple[str, setting]] = ("lambda_", setting.SHARE)
+    tuned: ClassVar[Setting] = SUBGAUSSIAN
     lambda_: float | SLOPE | None = None
-
-    def __post_init__(self) -> None:
-        check_share("lambda_", self.lambda_)
-
-    def formula(self, asking: Asking, target: int) -> Form:
-        # A lambda that was computed from the sample bounds nothing beforehand.
-        return Form(subgaussian_rule(number(self.lambda_), asking, target), bounded=self.lambda_ is not None)
-
-
-def subgaussian_rule(lambda_: float | None, asking: Asking, target: int) -> SubGaussian:
-    """With the lambda that is given, or else the one that a look at the weights gives."""
-    if lambda_ is None:
-        look = asking.look(target)
-        lambda_ = lambda_of(look.second, look.rows)
-    return SubGaussian(float(lambda_))
-
-
-def number(setting: float | SLOPE | None) -> float | None:
-    """A setting that SLOPE does not choose."""
-    assert not isinstance(setting, SLOPE)
-    return setting
-
-
-def check_positive(name: str, value: float | SLOPE | None) -> None:
-    """Refuse a hyperparameter that is not positive (infinity is allowed)."""
-    for each in value.candidates if isinstance(value, SLOPE) else (value,):
-        if each is not None and not (isinstance(each, int | float) and each > 0):
-            raise InputError(f"{name} must be a positive number, None, or SLOPE of such; got {each!r}.")
-
-
-def check_share(name: str, value: float | SLOPE | None) -> None:
-    """Refuse a hyperparameter outside [0, 1]."""
-    for each in value.candidates if isinstance(value, SLOPE) else (value,):
-        if each is not None and not (isinstance(each, int | float) and 0 <= each <= 1):
-            raise InputError(f"{name} must be in [0, 1], None, or SLOPE of such; got {each!r}.")

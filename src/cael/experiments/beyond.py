@@ -12,33 +12,36 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from cael.experiments import trial
 from cael.experiments.beyond_page import page
+from cael.experiments.ledger import in_parallel, read_json
 from cael.experiments.sweep_cells import cells, sweeps
 
 
-def boosted(names: list[str], runs: int, jobs: int, done: Container[tuple[str, int]] = ()) -> Iterator[dict[str, Any]]:
-    """The rows of the gradient-boosted direct method, as they end. done: (cell, seed) of those that are there."""
-    from joblib import Parallel, delayed
+def boosted(name: str, task: trial.Task) -> dict[str, Any]:
+    """The row of the gradient-boosted direct method on one log of a cell."""
+    row = trial.run(task)[0]
+    kept: dict[str, Any] = {key: row[key] for key in ("seed", "truth", "value", "error") if key in row}
+    return {"cell": name, **kept, "seconds": round(row["cost"]["seconds"], 3)}
 
-    wanted = [
+
+def run(path: Path, names: Sequence[str], runs: int, jobs: int) -> None:
+    """Rows into the file as they end; what failed before is tried again."""
+    rows = [row for row in read_json(path, []) if "error" not in row]
+    done = {(row["cell"], row["seed"]) for row in rows}
+    calls = [
         (name, trial.Task(((cell.world, seed),), cell.n, {"kind": "BoostedDM"}, "BoostedDM", "cpu", False))
         for seed in range(runs) for name, (_, cell) in cells().items()
         if name in names and (name, seed) not in done
     ]  # fmt: skip
-    yield from Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs")(
-        delayed(_boosted)(name, task) for name, task in wanted
-    )
-
-
-def _boosted(name: str, task: trial.Task) -> dict[str, Any]:
-    row = trial.run(task)[0]
-    kept: dict[str, Any] = {each: row[each] for each in ("seed", "truth", "value", "error") if each in row}
-    return {"cell": name, **kept, "seconds": round(row["cost"]["seconds"], 3)}
+    for row in in_parallel(boosted, calls, jobs):
+        rows = sorted([*rows, row], key=lambda row: (row["cell"], row["seed"]))
+        path.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
+        print(f"{row['cell']}, seed {row['seed']}: {row.get('value', row.get('error'))}", flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -48,19 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--cells", nargs="+", help="of the paper's sweeps; all by default")
-    told = parser.parse_args(arguments)
-    if told.what == "page":
-        page(told.results)
-        return
-    path = told.results / "boosted.json"
-    before = json.loads(path.read_text()) if path.exists() else []
-    rows = [row for row in before if "error" not in row]  # what failed is tried again
-    done = {(row["cell"], row["seed"]) for row in rows}
-    for row in boosted(told.cells or sweeps(), told.runs, told.jobs, done):
-        rows.append(row)
-        rows.sort(key=lambda each: (each["cell"], each["seed"]))
-        path.write_text("[\n" + ",\n".join(json.dumps(each) for each in rows) + "\n]\n")
-        print(f"{row['cell']}, seed {row['seed']}: {row.get('value', row.get('error'))}", flush=True)
+    options = parser.parse_args(arguments)
+    if options.what == "page":
+        page(options.results)
+    else:
+        run(options.results / "boosted.json", options.cells or sweeps(), options.runs, options.jobs)
 
 
 if __name__ == "__main__":

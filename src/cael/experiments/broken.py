@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -13,6 +14,7 @@ from cael.common.types import Floats
 from cael.log.logged import LoggedData
 from cael.policies.policy import Policy, probabilities
 from cael.worlds import PaperWorld, suite
+from cael.worlds.world import draw_actions, unlogged
 
 DRIFT = 0.5
 """Change of the reward over the whole log, in standard deviations of the reward."""
@@ -35,14 +37,9 @@ class ClickWorld:
     def target(self) -> Policy:
         return cael.Softmax(self.scores, temperature=0.2)
 
-    def contexts(self, n: int, rng: np.random.Generator) -> Floats:
-        return rng.normal(size=(n, 2))
-
     def sample(self, n: int, seed: int) -> LoggedData:
-        from cael.worlds.world import draw_actions
-
         rng = np.random.default_rng([seed, 0xC11C])
-        x = self.contexts(n, rng)
+        x = rng.normal(size=(n, 2))
         p = np.exp(self.scores(x))
         p /= p.sum(axis=1, keepdims=True)
         a = draw_actions(p, rng)
@@ -54,13 +51,10 @@ class ClickWorld:
         node, weight = np.polynomial.hermite_e.hermegauss(60)
         x = np.stack(np.meshgrid(node, node), axis=-1).reshape(-1, 2)
         w = np.outer(weight, weight).ravel() / (2 * np.pi)
-        log = LoggedData(x, np.zeros(len(x), int), np.zeros(len(x)), n_actions=10)
-        total, at = 0.0, 0
-        for batch in log.batches(width=10):
-            p = probabilities(policy, batch)
-            total += float(w[at : at + len(batch)] @ (p * self.q(batch.contexts)).sum(axis=1))
-            at += len(batch)
-        return total
+        return sum(
+            float(w[part.rows] @ (probabilities(policy, part) * self.q(part.contexts)).sum(axis=1))
+            for part in unlogged(x, 10).parts()
+        )
 
 
 def worlds() -> dict[str, tuple[Any, int]]:
@@ -80,33 +74,16 @@ def table_of(log: LoggedData) -> Floats:
     return np.concatenate([probabilities(log.logging, batch) for batch in log.batches(width=log.n_actions)])
 
 
-def rebuilt(
-    log: LoggedData,
-    rows: Any,
-    *,
-    actions: Any = None,
-    rewards: Any = None,
-    propensities: Any = None,
-    logging: Any = None,
-) -> LoggedData:
-    """The log of these rows with some columns exchanged, as somebody else would have written it down."""
-    return LoggedData(
-        log.contexts[rows],
-        log.actions[rows] if actions is None else actions,
-        log.rewards[rows] if rewards is None else rewards,
-        propensities,
-        logging=logging,
-        n_actions=log.n_actions,
-        action_features=log.action_features,
-    )
-
-
-def sound(log: LoggedData, rng: np.random.Generator) -> tuple[LoggedData, float]:
-    return log, 0.0
-
-
-def sound_propensities(log: LoggedData, rng: np.random.Generator) -> tuple[LoggedData, float]:
-    return rebuilt(log, slice(None), propensities=log.propensities), 0.0
+def rebuilt(log: LoggedData, rows: Any = slice(None), **columns: Any) -> LoggedData:
+    """These rows as somebody else would have written them down. columns: what is exchanged, for all rows of the log;
+    by default only the propensities are told."""
+    if not columns.keys() & {"propensities", "logging"}:
+        columns["propensities"] = log.propensities
+    arrays = {"contexts": log.contexts, "actions": log.actions, "rewards": log.rewards, **columns}
+    exchanged: dict[str, Any] = {
+        name: array if isinstance(array, Policy) else array[rows] for name, array in arrays.items()
+    }
+    return LoggedData(**exchanged, n_actions=log.n_actions, action_features=log.action_features)
 
 
 def tilted(log: LoggedData, rng: np.random.Generator) -> Floats:
@@ -115,65 +92,49 @@ def tilted(log: LoggedData, rng: np.random.Generator) -> Floats:
     return p / p.sum(axis=1, keepdims=True)
 
 
-def wrong_logging(log: LoggedData, rng: np.random.Generator) -> tuple[LoggedData, float]:
-    return rebuilt(log, slice(None), logging=tilted(log, rng)), 0.0
+def noisy(log: LoggedData, rng: np.random.Generator) -> Floats:
+    """The logged propensities times exp(0.5 N(0, 1))."""
+    return np.minimum(1.0, np.asarray(log.propensities) * np.exp(0.5 * rng.standard_normal(len(log))))
 
 
-def wrong_propensities(log: LoggedData, rng: np.random.Generator) -> tuple[LoggedData, float]:
-    wrong = tilted(log, rng)[np.arange(len(log)), log.actions]
-    return rebuilt(log, slice(None), propensities=wrong), 0.0
-
-
-def noisy_propensities(log: LoggedData, rng: np.random.Generator) -> tuple[LoggedData, float]:
-    assert log.propensities is not None
-    noise = np.exp(0.5 * rng.standard_normal(len(log)))
-    return rebuilt(log, slice(None), propensities=np.minimum(1.0, log.propensities * noise)), 0.0
-
-
-def shuffled(log: LoggedData, rng: np.random.Generator) -> tuple[LoggedData, float]:
-    order = rng.permutation(len(log))
-    return rebuilt(log, slice(None), actions=log.actions[order], propensities=log.propensities), 0.0
-
-
-def shuffled_logging(log: LoggedData, rng: np.random.Generator) -> tuple[LoggedData, float]:
-    order = rng.permutation(len(log))
-    return rebuilt(log, slice(None), actions=log.actions[order], logging=table_of(log)), 0.0
-
-
-def lost(log: LoggedData, rng: np.random.Generator) -> Any:
+def left(log: LoggedData, rng: np.random.Generator) -> Any:
     """The rows that are left when those of a fifth of the actions are lost."""
     gone = rng.permutation(log.n_actions)[: max(1, log.n_actions // 5)]
     return np.flatnonzero(~np.isin(log.actions, gone))
 
 
-def missing_actions(log: LoggedData, rng: np.random.Generator) -> tuple[LoggedData, float]:
-    rows = lost(log, rng)
-    assert log.propensities is not None
-    return rebuilt(log, rows, propensities=log.propensities[rows]), 0.0
+def rise(log: LoggedData) -> float:
+    return DRIFT * float(log.rewards.std())
 
 
-def missing_actions_logging(log: LoggedData, rng: np.random.Generator) -> tuple[LoggedData, float]:
-    rows = lost(log, rng)
-    return rebuilt(log, rows, logging=table_of(log)[rows]), 0.0
-
-
-def drifted(log: LoggedData, rng: np.random.Generator) -> tuple[LoggedData, float]:
+def drifted(log: LoggedData, rng: np.random.Generator) -> LoggedData:
     """Rewards that rise over the rows; the truth that counts is that of the last one."""
-    rise = DRIFT * float(log.rewards.std())
-    r = log.rewards + rise * np.linspace(0, 1, len(log))
-    return rebuilt(log, slice(None), rewards=r, logging=log.logging), rise
+    return rebuilt(log, rewards=log.rewards + rise(log) * np.linspace(0, 1, len(log)), logging=log.logging)
 
 
-Condition = Callable[[LoggedData, np.random.Generator], tuple[LoggedData, float]]
-CONDITIONS: dict[str, Condition] = {
-    "sound, logging policy known": sound,
-    "sound, propensities only": sound_propensities,
-    "propensities of another version, whole policy": wrong_logging,
-    "propensities of another version, logged ones only": wrong_propensities,
-    "propensities with noise": noisy_propensities,
-    "actions shuffled, logging policy known": shuffled_logging,
-    "actions shuffled, propensities only": shuffled,
-    "a fifth of the actions lost, logging policy known": missing_actions_logging,
-    "a fifth of the actions lost, propensities only": missing_actions,
+BREAKS: dict[str, Callable[[LoggedData, np.random.Generator], LoggedData]] = {
+    "sound, logging policy known": lambda log, rng: log,
+    "sound, propensities only": lambda log, rng: rebuilt(log),
+    "propensities of another version, whole policy": lambda log, rng: rebuilt(log, logging=tilted(log, rng)),
+    "propensities of another version, logged ones only": lambda log, rng: rebuilt(
+        log, propensities=tilted(log, rng)[np.arange(len(log)), log.actions]
+    ),
+    "propensities with noise": lambda log, rng: rebuilt(log, propensities=noisy(log, rng)),
+    "actions shuffled, logging policy known": lambda log, rng: rebuilt(
+        log, actions=rng.permutation(log.actions), logging=table_of(log)
+    ),
+    "actions shuffled, propensities only": lambda log, rng: rebuilt(log, actions=rng.permutation(log.actions)),
+    "a fifth of the actions lost, logging policy known": lambda log, rng: rebuilt(
+        log, left(log, rng), logging=table_of(log)
+    ),
+    "a fifth of the actions lost, propensities only": lambda log, rng: rebuilt(log, left(log, rng)),
     "rewards that drift": drifted,
 }
+
+
+def broken(name: str, log: LoggedData, rng: np.random.Generator) -> tuple[LoggedData, float]:
+    """The log under a condition, and by how much the truth is higher there."""
+    return BREAKS[name](log, rng), rise(log) if BREAKS[name] is drifted else 0.0
+
+
+CONDITIONS = {name: partial(broken, name) for name in BREAKS}

@@ -11,16 +11,16 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from importlib import resources
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, final
 
 import numpy as np
 
 from cael.common.types import Floats
 from cael.errors import InputError
-from cael.experiments.summary import Table, statistic_of
+from cael.experiments.summary import Table
 
 LEAST_RUNS = 10
 """With fewer runs a bootstrap says nothing, and neither does a verdict."""
@@ -67,22 +67,20 @@ class Verdict:
     open: int
 
     def to_dict(self) -> dict[str, Any]:
-        told = asdict(self)
-        claim = told.pop("claim")
-        return {"id": claim["id"], "spec": claim["spec"], "where": claim["where"], "sentence": claim["sentence"],
-                "note": claim["note"], **told}  # fmt: skip
+        claim = {name: getattr(self.claim, name) for name in ("id", "spec", "where", "sentence", "note")}
+        return claim | {name: value for name, value in vars(self).items() if name != "claim"}
 
 
 def load_claims() -> list[Claim]:
     """All claims, in the order of the paper."""
     text = resources.files("cael.experiments").joinpath("claims.toml").read_text("utf-8")
-    common = {"id", "spec", "where", "sentence", "test", "generally", "note"}
+    common = {field.name for field in fields(Claim)}
     return [
         Claim(
-            **{name: value for name, value in each.items() if name in common},
-            settings={name: value for name, value in each.items() if name not in common},
+            **{name: value for name, value in entry.items() if name in common},
+            settings={name: value for name, value in entry.items() if name not in common},
         )
-        for each in tomllib.loads(text)["claim"]
+        for entry in tomllib.loads(text)["claim"]
     ]
 
 
@@ -91,32 +89,26 @@ def judge(claim: Claim, table: Table) -> Verdict:
     if claim.test not in TESTS:
         raise InputError(f"claim {claim.id}: unknown test {claim.test!r}; there are: {', '.join(TESTS)}.")
     worst_first = {-1: 0, 0: 1, 1: 2}
-    found = TESTS[claim.test](table, **claim.settings)
-    checks = sorted(found, key=lambda check: (worst_first[check.verdict], check.margin))
-    counts = {sign: sum(check.verdict == sign for check in checks) for sign in (1, -1, 0)}
+    checks = sorted(
+        TESTS[claim.test](table, **claim.settings), key=lambda check: (worst_first[check.verdict], check.margin)
+    )
     if not checks:
         return Verdict(claim, OPEN, "this run does not visit the problems that the claim is about", 0, 0, 0)
+    held, failed, undecided = (sum(check.verdict == sign for check in checks) for sign in (1, -1, 0))
+    numbers = checks[0].text
     if table.spec.runs < LEAST_RUNS:
-        text = f"{table.spec.runs} runs are too few to tell; {checks[0].text}"
-        return Verdict(claim, OPEN, text, *(counts[sign] for sign in (1, -1, 0)))
-    if claim.generally:
-        half = len(checks) / 2
-        verdict = HOLDS if counts[1] > half else FAILS if counts[-1] > half else OPEN
+        verdict, numbers = OPEN, f"{table.spec.runs} runs are too few to tell; {numbers}"
+    elif claim.generally:
+        verdict = HOLDS if held > len(checks) / 2 else FAILS if failed > len(checks) / 2 else OPEN
     else:
-        verdict = FAILS if counts[-1] else HOLDS if counts[1] == len(checks) else OPEN
-    return Verdict(claim, verdict, checks[0].text, counts[1], counts[-1], counts[0])
+        verdict = FAILS if failed else HOLDS if held == len(checks) else OPEN
+    return Verdict(claim, verdict, numbers, held, failed, undecided)
 
 
 def _cells(table: Table, at: Any) -> list[float | str]:
     """The cells that a claim speaks of: "all", "first", "last" on the axis, or a list of values."""
-    every = [cell.at for cell in table.spec.cells]
-    if at in ("first", "last"):
-        return [every[0] if at == "first" else every[-1]]
-    return every if at == "all" else [value for value in every if value in at]
-
-
-def _point(table: Table, at: float | str, name: str, statistic: str) -> float:
-    return float(statistic_of(table.errors(at, name), statistic))
+    known = {"all": table.places, "first": table.places[:1], "last": table.places[-1:]}
+    return known[at] if isinstance(at, str) else [place for place in table.places if place in at]
 
 
 def _place(table: Table, at: float | str) -> str:
@@ -130,22 +122,20 @@ def _ratio(text: str, above: Floats, below: Floats, low: float, high: float, poi
     logs = np.clip(logs[~np.isnan(logs)], -700.0, 700.0)
     if not len(logs):
         return Check(f"{text}: no run succeeded", 0, -math.inf)
-    left, right = (float(x) for x in np.quantile(logs, [0.025, 0.975]))
-    inside = left > math.log(low) if low else True
-    inside = inside and (right < math.log(high) if math.isfinite(high) else True)
-    outside = (low > 0 and right < math.log(low)) or (math.isfinite(high) and left > math.log(high))
-    shown = f"{text}: ratio {point:.3g} [{math.exp(left):.3g}, {math.exp(right):.3g}]"
-    at = math.log(point) if point > 0 else -math.inf
-    margins = [at - math.log(low)] if low else []
-    margins += [math.log(high) - at] if math.isfinite(high) else []
-    return Check(shown, 1 if inside else -1 if outside else 0, min(margins))
+    left, right = (float(end) for end in np.quantile(logs, [0.025, 0.975]))
+    least, most = math.log(low) if low else -math.inf, math.log(high)
+    verdict = 1 if least < left and right < most else -1 if right < least or left > most else 0
+    logged = math.log(point) if point > 0 else -math.inf
+    margins = [logged - least] if low else []
+    margins += [most - logged] if math.isfinite(high) else []
+    return Check(f"{text}: ratio {point:.3g} [{math.exp(left):.3g}, {math.exp(right):.3g}]", verdict, min(margins))
 
 
 def _compare(
     table: Table, statistic: str, top: tuple[Any, str], bottom: tuple[Any, str], low: float, high: float
 ) -> Check:
     """Whether statistic(top) / statistic(bottom) lies between low and high; top, bottom: (cell, estimator)."""
-    a, b = _point(table, *top, statistic), _point(table, *bottom, statistic)
+    a, b = table.point(*top, statistic), table.point(*bottom, statistic)
     if top[1] == bottom[1]:
         text = f"{statistic} of {top[1]} {a:.3g}{_place(table, top[0])} to {b:.3g}{_place(table, bottom[0])}"
     else:
@@ -158,18 +148,15 @@ def smaller_than(
     table: Table, statistic: str, smaller: list[str], larger: list[str], at: Any = "all"
 ) -> Iterator[Check]:
     """Each of `smaller` has a smaller statistic than each of `larger`."""
-    for cell in _cells(table, at):
-        for small in smaller:
-            for large in larger:
-                if small != large:
-                    yield _compare(table, statistic, (cell, large), (cell, small), 1.0, math.inf)
+    for cell, small, large in product(_cells(table, at), smaller, larger):
+        if small != large:
+            yield _compare(table, statistic, (cell, large), (cell, small), 1.0, math.inf)
 
 
 def chain(table: Table, statistic: str, order: list[str], at: Any = "all") -> Iterator[Check]:
     """The statistic grows along a list of estimators."""
-    for cell in _cells(table, at):
-        for small, large in pairwise(order):
-            yield _compare(table, statistic, (cell, large), (cell, small), 1.0, math.inf)
+    for cell, (small, large) in product(_cells(table, at), pairwise(order)):
+        yield _compare(table, statistic, (cell, large), (cell, small), 1.0, math.inf)
 
 
 def trend(
@@ -178,15 +165,12 @@ def trend(
     """From the first cell to the last (or from `start` to `end`), the statistic grows by more than `factor`; with a
     factor below 1, it falls below that share.
     """
-    every = [cell.at for cell in table.spec.cells]
-    first, last = every[0] if start is None else start, every[-1] if end is None else end
-    if first not in every or last not in every or first == last:
+    first, last = table.places[0] if start is None else start, table.places[-1] if end is None else end
+    if not {first, last} <= set(table.places) or first == last:
         return
+    low, high = (factor, math.inf) if factor >= 1 else (0.0, factor)
     for name in estimators:
-        if factor >= 1:
-            yield _compare(table, statistic, (last, name), (first, name), factor, math.inf)
-        else:
-            yield _compare(table, statistic, (last, name), (first, name), 0.0, factor)
+        yield _compare(table, statistic, (last, name), (first, name), low, high)
 
 
 def falls(table: Table, statistic: str, estimators: list[str]) -> Iterator[Check]:
@@ -196,9 +180,8 @@ def falls(table: Table, statistic: str, estimators: list[str]) -> Iterator[Check
 
 def rate(table: Table, statistic: str, estimators: list[str], expected: float, within: float = 2.0) -> Iterator[Check]:
     """From the first cell to the last, the statistic grows by `expected`, give or take the factor `within`."""
-    every = [cell.at for cell in table.spec.cells]
     for name in estimators:
-        top, bottom = (every[-1], name), (every[0], name)
+        top, bottom = (table.places[-1], name), (table.places[0], name)
         yield _compare(table, statistic, top, bottom, expected / within, expected * within)
 
 
@@ -218,13 +201,11 @@ def small_price(table: Table, of: str, against: str, at: Any = "all") -> Iterato
 def dominated(table: Table, estimator: str, by: str, at: Any = "all") -> Iterator[Check]:
     """The MSE is mostly squared bias, or mostly variance."""
     for cell in _cells(table, at):
-        bias, variance = (table.bootstrap(cell, estimator, each) for each in ("bias", "variance"))
-        b, v = (_point(table, cell, estimator, each) for each in ("bias", "variance"))
+        bias, variance = (table.bootstrap(cell, estimator, statistic) for statistic in ("bias", "variance"))
+        b, v = (table.point(cell, estimator, statistic) for statistic in ("bias", "variance"))
         text = f"{estimator}{_place(table, cell)}: squared bias {b * b:.3g}, variance {v:.3g}"
-        if by == "bias":
-            yield _ratio(text, bias**2, variance, 1.0, math.inf, b * b / v)
-        else:
-            yield _ratio(text, variance, bias**2, 1.0, math.inf, v / (b * b))
+        above, below, ratio = (bias**2, variance, b * b / v) if by == "bias" else (variance, bias**2, v / (b * b))
+        yield _ratio(text, above, below, 1.0, math.inf, ratio)
 
 
 def relative_errors(table: Table, at: float | str, name: str) -> Floats:
@@ -248,9 +229,9 @@ def share(
     table: Table, estimator: str, below: float, relation: str, share: float = 0.0, beside: str = "LoggedMean"
 ) -> Iterator[Check]:
     """The share of runs whose error relative to IPS is below a threshold is "above", "about", or "never" (0)."""
-    at = table.spec.cells[0].at
-    found = relative_errors(table, at, estimator)
-    n, count = len(found), int((found < below).sum())
+    at = table.places[0]
+    errors = relative_errors(table, at, estimator)
+    n, count = len(errors), int((errors < below).sum())
     low, high = wilson(count, n)
     other = (relative_errors(table, at, beside) < below).mean()
     text = f"{count} of {n} runs below {below:g} ({count / n:.0%} [{low:.0%}, {high:.0%}]); {beside}: {other:.0%}"
@@ -259,18 +240,23 @@ def share(
     elif relation == "about":
         yield Check(text, 1 if low <= share <= high else -1, -abs(count / n - share))
     else:
-        yield Check(text, 1 if low > share else -1 if high < share else 0, count / n - share)
+        yield _more_than(share, text, count, n)
+
+
+def _more_than(share: float, text: str, count: int, n: int) -> Check:
+    low, high = wilson(count, n)
+    return Check(text, 1 if low > share else -1 if high < share else 0, count / n - share)
 
 
 def most_runs(table: Table, estimator: str, others: list[str], share: float = 0.5) -> Iterator[Check]:
     """In more than this share of the runs, the estimator errs less than each of the others."""
-    at = table.spec.cells[0].at
-    own = np.abs(table.errors(at, estimator))
+    at = table.places[0]
+    distances = np.abs(table.errors(at, estimator))
     for other in others:
-        n, count = len(own), int((own < np.abs(table.errors(at, other))).sum())
+        n, count = len(distances), int((distances < np.abs(table.errors(at, other))).sum())
         low, high = wilson(count, n)
         text = f"nearer than {other} in {count} of {n} runs ({count / n:.0%} [{low:.0%}, {high:.0%}])"
-        yield Check(text, 1 if low > share else -1 if high < share else 0, count / n - share)
+        yield _more_than(share, text, count, n)
 
 
 TESTS: dict[str, Callable[..., Iterator[Check]]] = {

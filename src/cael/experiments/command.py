@@ -43,15 +43,6 @@ def reproduce(
     dask
         Address of a Dask scheduler that runs the trials.
     """
-    from cael.errors import InputError
-    from cael.experiments.run import Where
-    from cael.experiments.run import reproduce as run
-    from cael.experiments.spec import NAMES
+    from cael.experiments.run import Where, command
 
-    if all or (quick and not names):
-        names = NAMES
-    if not names:
-        raise InputError(f"name an experiment, or say --all or --quick; there are: {', '.join(NAMES)}.")
-    where = Where(jobs or os.cpu_count() or 1, dask, device)
-    for outcome in run(names, out, where, runs=runs, quick=quick):
-        print(outcome.text(), end="\n\n", flush=True)
+    command(names, out, Where(jobs or os.cpu_count() or 1, dask, device), runs=runs, quick=quick, every=all)

@@ -22,7 +22,7 @@ def write(table: Table, path: Path) -> None:
     writer.writerow(HEAD)
     for (at, name), rows in table.rows.items():
         for row in rows:
-            numbers = [_short(row.get(each)) for each in NUMBERS]
+            numbers = [_short(row.get(column)) for column in NUMBERS]
             cost = [_short(row["cost"]["seconds"], 4), _short(row["cost"]["megabytes"], 4)]
             writer.writerow([at, name, row["seed"], repr(row["truth"]), *numbers, *cost, row.get("error", "")])
     path.write_bytes(gzip.compress(buffer.getvalue().encode(), mtime=0))
@@ -32,17 +32,17 @@ def read(spec: Spec, path: Path) -> list[dict[str, Any]]:
     """The rows again, as `execute` gives them."""
     cells = {str(cell.at): cell for cell in spec.cells}
     rows = []
-    for told in csv.DictReader(io.StringIO(gzip.decompress(path.read_bytes()).decode())):
-        cell = cells[told["at"]]
-        numbers: dict[str, float | None] = {name: float(told[name]) for name in NUMBERS if told.get(name)}
+    for fields in csv.DictReader(io.StringIO(gzip.decompress(path.read_bytes()).decode())):
+        cell = cells[fields["at"]]
+        numbers: dict[str, float | None] = {name: float(fields[name]) for name in NUMBERS if fields.get(name)}
         if "value" in numbers:
             numbers = {"mean_weight": None, "mean_weight_z": None, **numbers}
         row: dict[str, Any] = {
-            "world": cell.world, "n": cell.n, "estimator": told["estimator"], "seed": int(told["seed"]),
-            "truth": float(told["truth"]), **numbers,
-            "cost": {name: float(told[name]) if told[name] else None for name in ("seconds", "megabytes")},
+            "world": cell.world, "n": cell.n, "estimator": fields["estimator"], "seed": int(fields["seed"]),
+            "truth": float(fields["truth"]), **numbers,
+            "cost": {name: float(fields[name]) if fields[name] else None for name in ("seconds", "megabytes")},
         }  # fmt: skip
-        rows.append({**row, "error": told["error"]} if told["error"] else row)
+        rows.append({**row, "error": fields["error"]} if fields["error"] else row)
     return rows
 
 

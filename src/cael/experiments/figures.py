@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cael.experiments.claims import relative_errors
-from cael.experiments.summary import Table, statistic_of
+from cael.experiments.summary import Table
 
 # Okabe and Ito's colours; the first four are the paper's estimators. Markers and dashes tell them apart without colour.
 COLOURS = (
@@ -37,7 +37,6 @@ def available() -> bool:
 def draw(table: Table, out: Path) -> list[Path]:
     """One figure per panel of the spec, as SVG and PNG; byte-identical for the same rows."""
     import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     kinds = {"bars": bars, "lines": lines, "ecdf": ecdf, "dots": dots}
@@ -45,13 +44,16 @@ def draw(table: Table, out: Path) -> list[Path]:
     for panel, names in table.spec.panels.items():
         with matplotlib.rc_context({**matplotlib.rcParamsDefault, **STYLE}):
             figure = Figure(layout="constrained")
-            FigureCanvasAgg(figure)
             kinds[table.spec.figure.kind](figure, table, names)
-            stem = "figure" if panel == "paper" else f"figure-{panel}"
             for suffix, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
-                paths.append(out / f"{stem}.{suffix}")
+                paths.append(out / f"{stem(panel)}.{suffix}")
                 figure.savefig(paths[-1], dpi=150, metadata=metadata)
     return paths
+
+
+def stem(panel: str) -> str:
+    """The name of the files of a panel's figure."""
+    return "figure" if panel == "paper" else f"figure-{panel}"
 
 
 def shown(name: str) -> str:
@@ -60,8 +62,8 @@ def shown(name: str) -> str:
 
 def _style(table: Table, name: str) -> dict[str, Any]:
     """Colour and marker of an estimator: the same in every figure, or, for names of a spec's own, in all of its own."""
-    others = [each for each in table.spec.estimators if each not in FIXED]
-    free = [i for i, each in enumerate(FIXED) if each not in table.spec.estimators]
+    others = [other for other in table.spec.estimators if other not in FIXED]
+    free = [i for i, fixed in enumerate(FIXED) if fixed not in table.spec.estimators]
     free += range(len(FIXED), len(FIXED) + len(others))
     at = FIXED.index(name) if name in FIXED else free[others.index(name)]
     return {"color": COLOURS[at % len(COLOURS)], "marker": MARKERS[at % len(MARKERS)]}
@@ -76,27 +78,30 @@ def _pen(number: int, name: str) -> dict[str, Any]:
 
 def bars(figure: Any, table: Table, names: Sequence[str]) -> None:
     """One panel per statistic, one horizontal bar per estimator with its 95% interval (figure 1 of the paper)."""
-    statistics = table.spec.figure.statistics
+    statistics, at = table.spec.figure.statistics, table.places[0]
     figure.set_size_inches(3.1 * len(statistics) + 0.8, 0.9 + 0.3 * len(names))
-    at = table.spec.cells[0].at
     axes = figure.subplots(1, len(statistics), sharey=True, squeeze=False)[0]
     for axis, statistic in zip(axes, statistics, strict=True):
-        points = [float(statistic_of(table.errors(at, name), statistic)) for name in names]
+        points = [table.point(at, name, statistic) for name in names]
         bands = np.array([table.band(at, name, statistic) for name in names])
         left = _floor(points, bands[:, 0])
         for y, name in enumerate(names):
-            colour = _style(table, name)["color"]
-            axis.barh(y, points[y], left=0, color=colour, alpha=0.6, height=0.65)
-            ends = np.maximum(bands[y], left)
-            axis.plot(ends, [y, y], color="black", lw=1.2, marker="|", ms=6)
+            axis.barh(y, points[y], left=0, color=_style(table, name)["color"], alpha=0.6, height=0.65)
+            axis.plot(np.maximum(bands[y], left), [y, y], color="black", lw=1.2, marker="|", ms=6)
         axis.set(xscale="log", xlabel=WORDS[statistic])
         axis.set_xlim(left=left)
         axis.grid(axis="y", visible=False)
-    axes[0].set_yticks(range(len(names)), [shown(name) for name in names])
-    axes[0].invert_yaxis()
+    _rows(axes[0], [shown(name) for name in names])
 
 
-def _floor(points: Sequence[float], lows: Any) -> float:
+def _rows(axis: Any, names: Sequence[str]) -> None:
+    """Name the rows of a figure, the first on top."""
+    axis.set_yticks(range(len(names)), names)
+    axis.grid(axis="y", visible=False)
+    axis.invert_yaxis()
+
+
+def _floor(points: Any, lows: Any) -> float:
     """Where a log axis of bars begins: a power of ten below all bars and, within a factor of ten, their intervals."""
     positive = [point for point in points if np.isfinite(point) and point > 0]
     if not positive:
@@ -108,68 +113,59 @@ def _floor(points: Sequence[float], lows: Any) -> float:
 
 def lines(figure: Any, table: Table, names: Sequence[str]) -> None:
     """One panel per statistic over the axis of the spec, with shaded 95% bands (figure 3 of the paper)."""
-    statistics = table.spec.figure.statistics
-    figure.set_size_inches(max(4.6 if len(names) <= 4 else 6.4, 3.4 * len(statistics)), 3.4 if len(names) <= 4 else 3.8)
-    x = np.array([float(cell.at) for cell in table.spec.cells])
-    axes = figure.subplots(1, len(statistics), squeeze=False)[0]
-    for axis, statistic in zip(axes, statistics, strict=True):
+    drawn, few = table.spec.figure, len(names) <= 4
+    figure.set_size_inches(max(4.6 if few else 6.4, 3.4 * len(drawn.statistics)), 3.4 if few else 3.8)
+    x = np.array(table.places, dtype=np.float64)
+    axes = figure.subplots(1, len(drawn.statistics), squeeze=False)[0]
+    for axis, statistic in zip(axes, drawn.statistics, strict=True):
+        points = np.array([[table.point(at, name, statistic) for at in table.places] for name in names])
         for number, name in enumerate(names):
             style = _style(table, name)
-            y = [float(statistic_of(table.errors(cell.at, name), statistic)) for cell in table.spec.cells]
-            band = np.array([table.band(cell.at, name, statistic) for cell in table.spec.cells])
-            axis.plot(x, y, label=shown(name), **_pen(number, name), **style)
+            band = np.array([table.band(at, name, statistic) for at in table.places])
+            axis.plot(x, points[number], label=shown(name), **_pen(number, name), **style)
             axis.fill_between(x, band[:, 0], band[:, 1], color=style["color"], alpha=0.16, lw=0)
-        axis.set(yscale="log", xlabel=table.spec.figure.label, ylabel=WORDS[statistic])
-        every = [float(line.get_ydata()[i]) for line in axis.get_lines() for i in range(len(x))]
-        axis.set_ylim(bottom=_floor(every, every) / 2)
-        if table.spec.figure.log_x:
+        axis.set(yscale="log", xlabel=drawn.label, ylabel=WORDS[statistic])
+        axis.set_ylim(bottom=_floor(points.ravel(), points.ravel()) / 2)
+        if drawn.log_x:
             axis.set_xscale("log")
             axis.minorticks_off()
-        axis.set_xticks(x, [f"{each:g}" for each in x], rotation=45 if len(x) >= 4 and x.max() >= 1000 else 0)
+        axis.set_xticks(x, [f"{value:g}" for value in x], rotation=45 if len(x) >= 4 and x.max() >= 1000 else 0)
     _legend(figure, axes[0], len(names))
 
 
 def dots(figure: Any, table: Table, names: Sequence[str]) -> None:
     """MSE of each estimator in each world relative to the best one there, on a log axis."""
-    cells = table.spec.cells
-    figure.set_size_inches(7.5, 1.4 + 0.42 * len(cells))
+    figure.set_size_inches(7.5, 1.4 + 0.42 * len(table.places))
     axis = figure.subplots()
-    for y, cell in enumerate(cells):
-        points = {name: float(statistic_of(table.errors(cell.at, name), "mse")) for name in names}
+    for y, at in enumerate(table.places):
+        points = {name: table.point(at, name, "mse") for name in names}
         best = min(point for point in points.values() if np.isfinite(point))
-        offsets = np.linspace(-0.28, 0.28, len(names))
-        for name, offset in zip(names, offsets, strict=True):
+        for name, offset in zip(names, np.linspace(-0.28, 0.28, len(names)), strict=True):
             style = _style(table, name)
-            band = np.array(table.band(cell.at, name, "mse")) / best
-            axis.plot(band, [y + offset] * 2, color=style["color"], lw=1)
+            axis.plot(table.band(at, name, "mse") / best, [y + offset] * 2, color=style["color"], lw=1)
             axis.plot(points[name] / best, y + offset, ls="", ms=5, label=shown(name) if y == 0 else None, **style)
         if y:
             axis.axhline(y - 0.5, color="#bbbbbb", lw=0.6)
     axis.axvline(1, color="#888888", lw=0.8)
     axis.set(xscale="log", xlabel="MSE relative to the best estimator of each world")
-    axis.set_yticks(range(len(cells)), [str(cell.at) for cell in cells])
-    axis.grid(axis="y", visible=False)
-    axis.invert_yaxis()
+    _rows(axis, [str(at) for at in table.places])
     _legend(figure, axis, len(names))
 
 
 def ecdf(figure: Any, table: Table, names: Sequence[str]) -> None:
     """The share of runs whose squared error relative to that of IPS is at most x (figure 2 of the paper)."""
     figure.set_size_inches(5.6, 4.0)
-    axis = figure.subplots()
-    at = table.spec.cells[0].at
-    floor = 1e-4
-    for number, name in enumerate(each for each in names if each != "IPS"):
-        found = np.sort(relative_errors(table, at, name))
-        found = found[np.isfinite(found)]
-        style = _style(table, name)
-        heights = np.arange(1, len(found) + 1) / table.spec.runs
-        x = np.concatenate([[floor], np.maximum(found, floor), [max(1e3, *found)]])
+    axis, floor = figure.subplots(), 1e-4
+    for number, name in enumerate(name for name in names if name != "IPS"):
+        ratios = np.sort(relative_errors(table, table.places[0], name))
+        ratios = ratios[np.isfinite(ratios)]
+        heights = np.arange(1, len(ratios) + 1) / table.spec.runs
+        x = np.concatenate([[floor], np.maximum(ratios, floor), [max(1e3, *ratios)]])
         y = np.concatenate([[0.0], heights, heights[-1:]])
-        pen = _pen(number, name)
+        style, pen = _style(table, name), _pen(number, name)
         axis.step(x, y, where="post", lw=pen["lw"], color=style["color"], ls=pen["ls"])
-        every = slice(1, -1, max(1, len(found) // 8))
-        axis.plot(x[every], y[every], ls="", ms=pen["ms"], **style)
+        marked = slice(1, -1, max(1, len(ratios) // 8))
+        axis.plot(x[marked], y[marked], ls="", ms=pen["ms"], **style)
         axis.plot([], [], label=shown(name), **pen, **style)
     axis.axvline(1, color="#888888", lw=0.8)
     axis.annotate("as good as IPS", (1, 0.02), xytext=(4, 0), textcoords="offset points", color="#555555", fontsize=8)

@@ -14,7 +14,6 @@ import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from cael.errors import CaelError, InputError
 from cael.experiments import trial
@@ -27,19 +26,16 @@ def seconds_of(folder: Path, specs: Sequence[Spec]) -> tuple[float, float]:
     """Seconds of one core: of the trials that have rows under `folder`, and of all trials of the specs."""
     tasks = {tuple(task.keys): task for spec in specs for task in plan(spec, "cpu")}.values()
     cell_of = {key: _cell(task, i) for task in tasks for i, key in enumerate(_priced(task))}
+    rows = {key: row for spec in specs for key, row in read_rows(folder / spec.name / "trials.jsonl").items()}
     seen: dict[tuple[str, int, str], list[float]] = defaultdict(list)
-    for key, row in {key: row for spec in specs for key, row in _rows(folder, spec).items()}.items():
+    for key, row in rows.items():
         if key in cell_of:
             seen[cell_of[key]].append(row["cost"]["seconds"])
     missing = [cell for cell in cell_of.values() if cell not in seen]
     if missing:
         raise InputError(f"no row under {folder} says how long {missing[0][2]} takes on {missing[0][0]}: run it first.")
     whole = sum(sum(seen[cell]) / len(seen[cell]) for cell in cell_of.values())
-    return sum(sum(each) for each in seen.values()), whole
-
-
-def _rows(folder: Path, spec: Spec) -> dict[str, dict[str, Any]]:
-    return read_rows(folder / spec.name / "trials.jsonl")
+    return sum(sum(seconds) for seconds in seen.values()), whole
 
 
 def _priced(task: trial.Task) -> list[str]:
@@ -57,9 +53,9 @@ def main(arguments: list[str]) -> None:
     )
     parser.add_argument("folder", type=Path, help="the --out of a run with few trials of each cell, on a CPU")
     parser.add_argument("names", nargs="*", help="experiments; all by default")
-    told = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        seen, whole = seconds_of(told.folder, [load(name) for name in told.names or NAMES])
+        seen, whole = seconds_of(options.folder, [load(name) for name in options.names or NAMES])
     except CaelError as error:
         sys.exit(f"error: {error}")
     print(f"rows that are there: {seen / 3600:.2f} hours of one core; all trials: {whole / 3600:.2f} hours.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, final
 
@@ -27,42 +28,64 @@ class Ledger:
         self.awaited = {key for task in self.pending for key in task.keys}
         self.closed = False
 
-    def add(self, found: list[dict[str, Any]]) -> None:
+    def add(self, rows: list[dict[str, Any]]) -> None:
         """Write what is awaited here; another experiment may call the same estimator by another name."""
-        mine = [{**row, "estimator": self.names[row["key"]]} for row in found if row["key"] in self.awaited]
+        mine = [{**row, "estimator": self.names[row["key"]]} for row in rows if row["key"] in self.awaited]
         self.awaited -= {row["key"] for row in mine}
         fresh = [row for row in mine if row["key"] not in self.rows]
         self.rows.update({row["key"]: row for row in fresh})
-        if fresh:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write("".join(trial.canonical(row) + "\n" for row in fresh))
+        append(self.path, fresh)
 
     def close(self, order: list[str]) -> list[dict[str, Any]]:
         """The rows in the given order of keys, which is then also that of the file; rows of other settings follow."""
         ordered = [self.rows[key] for key in order]
         others = [self.rows[key] for key in sorted(set(self.rows) - set(self.names))]
-        _replace(self.path, "".join(trial.canonical(row) + "\n" for row in [*ordered, *others]))
+        replace(self.path, "".join(trial.canonical(row) + "\n" for row in [*ordered, *others]))
         self.closed = True
         return ordered
 
 
 def read_rows(path: Path) -> dict[str, dict[str, Any]]:
-    """Rows by key. A line that was cut off in the middle by a kill is taken out of the file."""
-    if not path.exists():
-        return {}
-    data = path.read_bytes()
-    whole = data[: data.rfind(b"\n") + 1]
-    if len(whole) < len(data):
-        _replace(path, whole.decode())
+    """Rows by key."""
     try:
-        rows = [json.loads(line) for line in whole.splitlines()]
-        return {row["key"]: row for row in rows}
+        return {row["key"]: row for row in read_lines(path)}
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is no file of trials ({error}). Move it away, or choose another --out.") from error
 
 
-def _replace(path: Path, text: str) -> None:
+def read_lines(path: Path) -> list[Any]:
+    """What each line of a file holds. A line that was cut off in the middle by a kill is taken out of the file."""
+    data = path.read_bytes() if path.exists() else b""
+    whole = data[: data.rfind(b"\n") + 1]
+    if len(whole) < len(data):
+        replace(path, whole.decode())
+    return [json.loads(line) for line in whole.splitlines()]
+
+
+def read_json(path: Path, otherwise: Any) -> Any:
+    """What a JSON file holds, or something else where there is none."""
+    return json.loads(path.read_text("utf-8")) if path.exists() else otherwise
+
+
+def append(path: Path, rows: list[dict[str, Any]]) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write("".join(trial.canonical(row) + "\n" for row in rows))
+
+
+def replace(path: Path, text: str) -> None:
     """Write the whole file or leave it as it was."""
     part = path.with_suffix(".part")
     part.write_text(text, "utf-8")
     part.replace(path)
+
+
+def in_parallel(
+    function: Callable[..., Any], calls: Iterable[tuple[Any, ...]], jobs: int, *, ordered: bool = False
+) -> Iterator[Any]:
+    """What a function returns for each of many arguments, from several processes: as they end, or in their order."""
+    from joblib import Parallel, delayed
+
+    kind = "generator" if ordered else "generator_unordered"
+    pool = Parallel(n_jobs=jobs, return_as=kind, pre_dispatch="2*n_jobs")
+    results: Iterator[Any] = pool(delayed(function)(*call) for call in calls)
+    return results

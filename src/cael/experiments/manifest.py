@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from cael.common.version import __version__
 from cael.experiments import registry
+from cael.experiments.ledger import read_json, replace
 
 if TYPE_CHECKING:
     from cael.experiments.run import Where
@@ -21,15 +22,18 @@ if TYPE_CHECKING:
 PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "joblib")
 
 
+def version_of(package: str) -> str | None:
+    try:
+        return metadata.version(package).partition("+")[0]
+    except metadata.PackageNotFoundError:
+        return None
+
+
 def versions() -> dict[str, str | None]:
     """Of Python, cael and what does the arithmetic."""
-    found: dict[str, str | None] = {"python": platform.python_version(), "cael": __version__}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name).partition("+")[0]
-        except metadata.PackageNotFoundError:
-            found[name] = None
-    return found
+    return {
+        "python": platform.python_version(), "cael": __version__, **{name: version_of(name) for name in PACKAGES},
+    }  # fmt: skip
 
 
 def git_hash() -> str | None:
@@ -61,9 +65,8 @@ def describe_device(device: str) -> str:
 def write_manifest(out: Path, spec: Spec, where: Where, *, finished: bool) -> None:
     """Settings, versions and the sessions that made the rows; a resumed run adds a session."""
     path = out / "manifest.json"
-    old: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    sessions: list[dict[str, Any]] = read_json(path, {}).get("sessions", [])
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    sessions: list[dict[str, Any]] = old.get("sessions", [])
     if finished:
         sessions[-1]["finished"] = now
     else:
@@ -91,6 +94,4 @@ def write_manifest(out: Path, spec: Spec, where: Where, *, finished: bool) -> No
         },
         "sessions": sessions,
     }
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
-    part.replace(path)
+    replace(path, json.dumps(manifest, indent=1) + "\n")

@@ -51,10 +51,10 @@ def verdict_text(verdict: C.Verdict) -> str:
 def conclude(spec: Spec, rows: list[dict[str, Any]], out: Path) -> Outcome:
     """Write summary.csv, claims.json and the figures beside the rows."""
     table = table_of(spec, rows)
-    found = lines_of(table)
+    lines = lines_of(table)
     verdicts = [C.judge(claim, table) for claim in C.load_claims() if claim.spec == spec.name]
-    (out / "summary.csv").write_text(to_csv(found), "utf-8")
-    told = [verdict.to_dict() for verdict in verdicts]
-    (out / "claims.json").write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    (out / "summary.csv").write_text(to_csv(lines), "utf-8")
+    judged = [verdict.to_dict() for verdict in verdicts]
+    (out / "claims.json").write_text(json.dumps(judged, indent=1, ensure_ascii=False) + "\n", "utf-8")
     paths = figures.draw(table, out) if figures.available() else []
-    return Outcome(table, found, verdicts, paths, out)
+    return Outcome(table, lines, verdicts, paths, out)

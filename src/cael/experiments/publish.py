@@ -6,7 +6,6 @@ python -m cael.experiments.publish docs/results             write the page again
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from collections.abc import Iterator
@@ -16,11 +15,12 @@ from typing import Any
 
 from cael.errors import InputError
 from cael.experiments import compact, figures
-from cael.experiments.claims import Verdict, judge, load_claims
-from cael.experiments.ledger import read_rows
-from cael.experiments.run import plan
+from cael.experiments.claims import judge, load_claims
+from cael.experiments.ledger import read_json, read_rows
+from cael.experiments.markdown import table as table_in_markdown
+from cael.experiments.run import keys_of
 from cael.experiments.spec import NAMES, Spec, load
-from cael.experiments.summary import Line, Table, lines_of, table_of, to_csv
+from cael.experiments.summary import Line, Table, failed_of, lines_of, numbers_of, table_of, to_csv
 
 ROWS = "trials.csv.gz"
 NOT_RUN = "not run yet"
@@ -29,141 +29,126 @@ NOT_RUN = "not run yet"
 def as_run(manifest: dict[str, Any]) -> Spec:
     """The spec that a manifest tells of: with its runs, its cells and its estimators, and no others."""
     spec = load(manifest["experiment"], quick=manifest["quick"], runs=manifest["runs"])
-    told = {name: settings for name, settings in spec.estimators.items() if name in manifest["estimators"]}
-    panels = {panel: tuple(name for name in names if name in told) for panel, names in spec.panels.items()}
+    known = manifest["estimators"]
+    estimators = {name: settings for name, settings in spec.estimators.items() if name in known}
+    panels = {panel: tuple(name for name in names if name in known) for panel, names in spec.panels.items()}
     visited = [cell["at"] for cell in manifest["cells"]]
     cells = tuple(cell for cell in spec.cells if cell.at in visited)
-    return replace(spec, estimators=told, panels=panels, cells=cells)
+    return replace(spec, estimators=estimators, panels=panels, cells=cells)
 
 
 def take_over(source: Path, results: Path) -> list[str]:
     """Copy every finished experiment that is neither quick nor out of date from a folder of runs; their names."""
     taken = []
     for name in NAMES:
-        here = source / name / "manifest.json"
-        manifest = json.loads(here.read_text("utf-8")) if here.exists() else None
+        path = source / name / "manifest.json"
+        manifest = read_json(path, None)
         if manifest is None or manifest["quick"] or not manifest["sessions"][-1]["finished"]:
             continue
         spec = as_run(manifest)
-        rows, needed = read_rows(source / name / "trials.jsonl"), [k for task in plan(spec, "cpu") for k in task.keys]
-        lacking = sum(key not in rows for key in needed)
+        rows, keys = read_rows(source / name / "trials.jsonl"), keys_of(spec)
+        lacking = sum(key not in rows for key in keys)
         if lacking:
             print(
-                f"left: {name} was run with other settings than those of today, {lacking} of {len(needed)} rows are "
+                f"left: {name} was run with other settings than those of today, {lacking} of {len(keys)} rows are "
                 f"not there. Run it again: cael reproduce {name} --out {source}",
                 file=sys.stderr,
             )
             continue
         out = results / name
         out.mkdir(parents=True, exist_ok=True)
-        table = table_of(spec, [rows[key] for key in needed])
-        compact.write(table, out / ROWS)
-        shutil.copyfile(here, out / "manifest.json")
+        compact.write(table_of(spec, [rows[key] for key in keys]), out / ROWS)
+        shutil.copyfile(path, out / "manifest.json")
         taken.append(name)
     return taken
 
 
 def published(results: Path, name: str) -> tuple[Table, dict[str, Any]] | None:
     """The table and the manifest of a published experiment, or None."""
-    path = results / name / "manifest.json"
-    if not path.exists():
+    manifest = read_json(results / name / "manifest.json", None)
+    if manifest is None:
         return None
-    manifest = json.loads(path.read_text("utf-8"))
     spec = as_run(manifest)
     return table_of(spec, compact.read(spec, results / name / ROWS)), manifest
 
 
 def page(results: Path, *, draw: bool = True) -> str:
     """The page: all verdicts, then each experiment. draw: also its figures and summary.csv."""
-    found = {name: entry for name in NAMES if (entry := published(results, name))}
-    verdicts = {name: [judge(c, table) for c in load_claims() if c.spec == name] for name, (table, _) in found.items()}
-    parts = ["## Every sentence", *_claims_table(verdicts)]
-    for name, (table, manifest) in found.items():
+    runs = {name: run for name in NAMES if (run := published(results, name))}
+    parts = ["## Every sentence", "", _claims_table({name: table for name, (table, _) in runs.items()})]
+    for name, (table, manifest) in runs.items():
         lines = lines_of(table)
         if draw:
             (results / name / "summary.csv").write_text(to_csv(lines), "utf-8")
             for path in figures.draw(table, results / name):
                 if path.suffix == ".png":
                     path.unlink()
-        parts += ["", *_section(table, lines, manifest)]
-    missing = [name for name in NAMES if name not in found]
+        parts += [*_section(table.spec, manifest), _by_axis(table, lines) if table.spec.axis else _by_estimator(lines)]
+    missing = [f"`{name}`" for name in NAMES if name not in runs]
     if missing:
-        parts += ["", "## Not run yet", "", ", ".join(f"`{name}`" for name in missing) + "."]
-    return "\n".join(parts) + "\n"
+        parts += ["## Not run yet", "", f"{', '.join(missing)}.", ""]
+    return "\n".join(parts)
 
 
-def _claims_table(verdicts: dict[str, list[Verdict]]) -> Iterator[str]:
-    told = {verdict.claim.id: verdict for each in verdicts.values() for verdict in each}
-    yield ""
-    yield "| where | the paper says | verdict | checks | the check that is worst for it |"
-    yield "|---|---|---|---|---|"
+def _claims_table(tables: dict[str, Table]) -> str:
+    rows = []
     for claim in load_claims():
-        verdict = told.get(claim.id)
-        note = f" *{claim.note}*" if claim.note else ""
-        if verdict is None:
-            yield f"| {claim.where} | {claim.sentence}{note} | {NOT_RUN} | | |"
-        else:
+        cells = [NOT_RUN, "", ""]
+        if claim.spec in tables:
+            verdict = judge(claim, tables[claim.spec])
             counts = {"hold": verdict.supported, "do not": verdict.refuted, "open": verdict.open}
             checks = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-            end = f"**{verdict.verdict}** | {checks} | {_plain(verdict.numbers)}"
-            yield f"| {claim.where} | {claim.sentence}{note} | {end} |"
+            cells = [f"**{verdict.verdict}**", checks, verdict.numbers.replace("|", "\\|").replace("_", "\\_")]
+        note = f" *{claim.note}*" if claim.note else ""
+        rows.append([claim.where, f"{claim.sentence}{note}", *cells])
+    return table_in_markdown(
+        ["where", "the paper says", "verdict", "checks", "the check that is worst for it"], rows, 5
+    )
 
 
-def _plain(text: str) -> str:
-    return text.replace("|", "\\|").replace("_", "\\_")
-
-
-def _section(table: Table, lines: list[Line], manifest: dict[str, Any]) -> Iterator[str]:
-    spec, session = table.spec, manifest["sessions"][-1]
+def _section(spec: Spec, manifest: dict[str, Any]) -> Iterator[str]:
+    session = manifest["sessions"][-1]
     yield f"## {spec.title}"
     yield ""
     if spec.note:
         yield f"{spec.note} "
-    devices = " and ".join(dict.fromkeys(str(each["device"]) for each in manifest["sessions"]))
+    devices = " and ".join(dict.fromkeys(str(run["device"]) for run in manifest["sessions"]))
     versions = ", ".join(f"{name} {number}" for name, number in session["versions"].items() if number)
     commit = f" at commit {session['git'][:12]}" if session["git"] else ""
+    finished = f"finished {session['finished'][:10]}"
     if "note" in session:  # rows that were not made by the command say how they were made
-        told = f" Versions on the CPU: {versions}." if versions else ""
-        yield f"{spec.runs} runs per problem, finished {session['finished'][:10]}. {session['note']}{told}"
+        version_text = f" Versions on the CPU: {versions}." if versions else ""
+        yield f"{spec.runs} runs per problem, {finished}. {session['note']}{version_text}"
     else:
-        yield (
-            f"{spec.runs} runs per problem. `cael reproduce {spec.name}`, finished {session['finished'][:10]} on "
-            f"{devices}{commit}; {versions}."
-        )
+        origin = f"`cael reproduce {spec.name}`, {finished} on {devices}{commit}; {versions}."
+        yield f"{spec.runs} runs per problem. {origin}"
     for panel, names in spec.panels.items():
-        stem = "figure" if panel == "paper" else f"figure-{panel}"
         words = ", ".join(figures.shown(name) for name in names)
         yield ""
-        yield f"![{spec.title}: {words}](results/{spec.name}/{stem}.svg)"
+        yield f"![{spec.title}: {words}](results/{spec.name}/{figures.stem(panel)}.svg)"
     yield ""
-    yield from _by_axis(table, lines) if spec.axis else _by_estimator(lines)
 
 
-def _by_estimator(lines: list[Line]) -> Iterator[str]:
-    yield "| estimator | bias | variance | MSE | 95% interval covers | mean weight | seconds | MiB |"
-    yield "|---|---|---|---|---|---|---|---|"
+def _by_estimator(lines: list[Line]) -> str:
+    heads = ["estimator", "bias", "variance", "MSE", "95% interval covers", "mean weight", "seconds", "MiB"]
+    rows = []
     for line in lines:
+        bias, bias_error, variance, variance_error, mse, mse_error, coverage, seconds, memory = numbers_of(line)
         weight = "" if line.mean_weight is None else f"{line.mean_weight:.2f}"
-        memory = "" if line.megabytes is None else f"{line.megabytes:.0f}"
-        failed = f" ({line.failed} failed)" if line.failed else ""
-        yield (
-            f"| {figures.shown(line.estimator)}{failed} | {line.bias:+.3g} ± {line.bias_error:.2g} | "
-            f"{line.variance:.3g} ± {line.variance_error:.2g} | {line.mse:.3g} ± {line.mse_error:.2g} | "
-            f"{line.coverage:.0%} | {weight} | {line.seconds:.2g} | {memory} |"
-        )
+        pairs = [f"{bias} ± {bias_error}", f"{variance} ± {variance_error}", f"{mse} ± {mse_error}"]
+        rows.append([figures.shown(line.estimator) + failed_of(line), *pairs, coverage, weight, seconds, memory])
+    return table_in_markdown(heads, rows, len(heads))
 
 
-def _by_axis(table: Table, lines: list[Line]) -> Iterator[str]:
+def _by_axis(table: Table, lines: list[Line]) -> str:
     spec = table.spec
-    yield f"MSE ± its Monte Carlo error; bias, variance and coverage are in `docs/results/{spec.name}/summary.csv`."
-    yield ""
-    yield f"| {spec.figure.label or spec.axis} | " + " | ".join(str(cell.at) for cell in spec.cells) + " |"
-    yield "|---" * (len(spec.cells) + 1) + "|"
-    by = {(line.at, line.estimator): line for line in lines}
-    for name in spec.estimators:
-        told = [by[cell.at, name] for cell in spec.cells]
-        cells = [f"{each.mse:.3g} ± {each.mse_error:.2g}" if each.runs else "failed" for each in told]
-        yield f"| {figures.shown(name)} | " + " | ".join(cells) + " |"
+    mse = {
+        (line.at, line.estimator): f"{line.mse:.3g} ± {line.mse_error:.2g}" if line.runs else "failed" for line in lines
+    }
+    heads = [spec.figure.label or spec.axis, *map(str, table.places)]
+    rows = [[figures.shown(name), *(mse[at, name] for at in table.places)] for name in spec.estimators]
+    where = f"MSE ± its Monte Carlo error; bias, variance and coverage are in `docs/results/{spec.name}/summary.csv`."
+    return f"{where}\n\n{table_in_markdown(heads, rows, len(heads))}"
 
 
 def main(arguments: list[str]) -> None:

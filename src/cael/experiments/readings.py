@@ -15,7 +15,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import product
 from pathlib import Path
@@ -24,9 +24,11 @@ from typing import Any, final
 import numpy as np
 
 import cael
-from cael.common.types import Floats
 from cael.embedding.settings import objective
 from cael.estimators.problem import Problem
+from cael.experiments import markdown as md
+from cael.experiments.ledger import in_parallel, read_json
+from cael.experiments.summary import accuracy_of
 from cael.worlds import PaperWorld
 
 ROWS = 1000
@@ -35,7 +37,7 @@ ROWS = 1000
 @final
 @dataclass(frozen=True)
 class Summary:
-    """Over trials: bias, variance and MSE against the truth, each with its Monte Carlo standard error."""
+    """An `Accuracy` over trials, and the mean weight with its Monte Carlo standard error."""
 
     name: str
     settings: dict[str, Any]
@@ -51,47 +53,23 @@ class Summary:
     seconds: float
 
 
-def summarise(
-    name: str, settings: dict[str, Any], values: Floats, weights: Floats | None, truth: float, seconds: float
-) -> Summary:
-    """values: (trials,) estimates; weights: (trials,) mean weights."""
-    n, error = len(values), values - truth
-    centred = (values - values.mean()) ** 2
-    scale = np.sqrt(n)
-    return Summary(
-        name, settings, n,
-        float(error.mean()), float(values.std(ddof=1) / scale),
-        float(values.var(ddof=1)), float(centred.std(ddof=1) / scale),
-        float((error**2).mean()), float((error**2).std(ddof=1) / scale),
-        None if weights is None else float(weights.mean()),
-        None if weights is None else float(weights.std(ddof=1) / scale),
-        seconds,
-    )  # fmt: skip
-
-
-def problems(trials: int, first: int = 0, change: str = "raw") -> tuple[list[Problem], float]:
-    """Logs of the paper's default world, and the truth. change: rewards "raw", "centred", or "tenth"."""
+def problems(trials: int, first: int = 0) -> tuple[list[Problem], float]:
+    """Logs of the paper's default world, and the truth."""
     world = PaperWorld()
-    logs = [world.sample(ROWS, seed) for seed in range(first, first + trials)]
-    made = [replace_rewards(log, change) for log in logs]
-    return [Problem(log, world.target) for log in made], world.value(world.target)
+    seeds = range(first, first + trials)
+    return [Problem(world.sample(ROWS, seed), world.target) for seed in seeds], world.value(world.target)
 
 
-def replace_rewards(log: cael.LoggedData, change: str) -> cael.LoggedData:
-    if change == "raw":
-        return log
-    r = log.rewards - log.rewards.mean() if change == "centred" else log.rewards / 10
-    return cael.LoggedData(
-        log.contexts, log.actions, r, logging=log.logging, n_actions=log.n_actions, action_features=log.action_features
-    )
-
-
-def restored(values: Floats, trials: int, first: int, change: str) -> Floats:
-    """Estimates on the scale of the raw rewards again."""
-    if change == "centred":
-        world = PaperWorld()
-        return values + np.array([world.sample(ROWS, seed).rewards.mean() for seed in range(first, first + trials)])
-    return values * 10 if change == "tenth" else values
+def changed(problem: Problem, change: str) -> tuple[Problem, float, float]:
+    """The same with rewards "raw", "centred", or a "tenth", and the shift and scale that lead back from its value."""
+    log = problem.log
+    shift = float(log.rewards.mean()) if change == "centred" else 0.0
+    scale = 10.0 if change == "tenth" else 1.0
+    other = cael.LoggedData(
+        log.contexts, log.actions, (log.rewards - shift) / scale, logging=log.logging, n_actions=log.n_actions,
+        action_features=log.action_features,
+    )  # fmt: skip
+    return Problem(other, problem.policy), shift, scale
 
 
 @final
@@ -109,53 +87,46 @@ class Job:
 
 def run(job: Job) -> Summary:
     """One row of a table."""
-    given, truth = problems(job.trials, job.first, job.change)
+    raw, truth = problems(job.trials, job.first)
+    logs, shifts, scales = zip(*(changed(problem, job.change) for problem in raw), strict=True)
     start = time.perf_counter()
     if hasattr(job.estimator, "solve_many"):
-        found = job.estimator.solve_many(given, list(range(job.first, job.first + job.trials)))
+        estimates = job.estimator.solve_many(list(logs), list(range(job.first, job.first + job.trials)))
     else:
-        found = [job.estimator.solve(problem) for problem in given]
+        estimates = [job.estimator.solve(problem) for problem in logs]
     seconds = time.perf_counter() - start
-    values = restored(np.array([each.value for each in found]), job.trials, job.first, job.change)
-    weights = [each.diagnostics.mean_weight for each in found]
-    mean_weights = None if any(weight is None for weight in weights) else np.array(weights, dtype=float)
-    return summarise(job.name, job.settings, values, mean_weights, truth, seconds)
+    values = np.array([estimate.value for estimate in estimates]) * scales + shifts
+    weights = np.array([estimate.diagnostics.mean_weight for estimate in estimates], dtype=float)
+    known = not np.isnan(weights).any()
+    return Summary(
+        **vars(accuracy_of(values - truth)), name=job.name, settings=job.settings, trials=job.trials,
+        mean_weight=float(weights.mean()) if known else None,
+        mean_weight_error=float(weights.std(ddof=1) / np.sqrt(job.trials)) if known else None, seconds=seconds,
+    )  # fmt: skip
 
 
 @final
-@dataclass
 class Runner:
     """Makes rows, several at once, and keeps them in a file that a later run goes on from."""
 
-    out: Path
-    jobs: int = 1
-    rows: list[Summary] = field(default_factory=list)
+    def __init__(self, out: Path, jobs: int = 1) -> None:
+        self.out, self.jobs = out, jobs
+        self.rows: dict[tuple[str, int], Summary] = {}
+        self.before = {(row["name"], row["trials"]): Summary(**row) for row in read_json(out, [])}
 
     def __call__(self, wanted: Sequence[Job]) -> list[Summary]:
-        """The rows of some jobs, in their order."""
-        from joblib import Parallel, delayed
-
-        have = {(row.name, row.trials): row for row in self._before()}
-        todo = [job for job in wanted if (job.name, job.trials) not in have]
-        made = Parallel(n_jobs=self.jobs, return_as="generator")(delayed(run)(job) for job in todo)
-        found = []
-        for job in wanted:
-            row = have.get((job.name, job.trials)) or next(made)
+        """The rows of some jobs, in their order; what the file had before and nobody asked for stays behind them."""
+        jobs = {(job.name, job.trials): job for job in wanted}
+        missing = [job for key, job in jobs.items() if key not in self.before and key not in self.rows]
+        made = in_parallel(run, [(job,) for job in missing], self.jobs, ordered=True)
+        for key in jobs:
+            row = self.rows.get(key) or self.before.pop(key, None) or next(made)
             print(f"{row.name:60s} mse {row.mse:.3f} ± {row.mse_error:.3f}  {row.seconds:.1f} s", file=sys.stderr)
-            found.append(row)
-            self.keep([row])
-        return found
-
-    def _before(self) -> list[Summary]:
-        return [Summary(**row) for row in json.loads(self.out.read_text())] if self.out.exists() else []
-
-    def keep(self, rows: Sequence[Summary]) -> None:
-        """Write all rows so far; what the file had before and nobody has asked for yet stays behind them."""
-        self.rows += rows
-        names = {(row.name, row.trials) for row in self.rows}
-        others = [row for row in self._before() if (row.name, row.trials) not in names]
-        self.out.parent.mkdir(parents=True, exist_ok=True)
-        self.out.write_text(json.dumps([asdict(row) for row in [*self.rows, *others]], indent=1) + "\n")
+            self.rows[key] = row
+            self.out.parent.mkdir(parents=True, exist_ok=True)
+            kept = [asdict(row) for row in (*self.rows.values(), *self.before.values())]
+            self.out.write_text(json.dumps(kept, indent=1) + "\n")
+        return [self.rows[job.name, job.trials] for job in wanted]
 
 
 def baselines(trials: int, device: str) -> list[Job]:
@@ -174,9 +145,9 @@ def baselines(trials: int, device: str) -> list[Job]:
 
 
 def reward_only(name: str, trials: int, device: str, first: int = 0) -> Job:
-    told = {"alpha": 0.0, "beta": 0.0}
-    estimator = cael.CAELMIPS(objective=objective("paper", **told), training=cael.Training(device=device))
-    return Job(name, estimator, trials, first, settings=told)
+    settings = {"alpha": 0.0, "beta": 0.0}
+    estimator = cael.CAELMIPS(objective=objective("paper", **settings), training=cael.Training(device=device))
+    return Job(name, estimator, trials, first, settings=settings)
 
 
 def table(trials: int, device: str) -> list[Job]:
@@ -190,24 +161,15 @@ def table(trials: int, device: str) -> list[Job]:
     return jobs
 
 
-def literal(trials: int) -> Iterator[Summary]:
+def literal(trials: int) -> list[Job]:
     """The two inner solvers side by side, on the CPU: scikit-learn from scratch on each batch, and ours."""
-    from joblib import Parallel, delayed
-
-    truth = problems(1)[1]
-    for inner in ("sklearn", "softmax"):
-        estimator = cael.CAELMIPS(objective=objective("paper", inner=inner))
-        start = time.perf_counter()
-        found = np.array(Parallel(n_jobs=-1)(delayed(_one)(estimator, seed) for seed in range(trials)))
-        name = f"preset paper, inner={inner}, on the CPU"
-        row = summarise(name, {"inner": inner}, found[:, 0], found[:, 1], truth, time.perf_counter() - start)
-        print(row, file=sys.stderr, flush=True)
-        yield row
-
-
-def _one(estimator: Any, seed: int) -> tuple[float, float]:
-    found = estimator.solve_many(problems(1, seed)[0], [seed])[0]
-    return found.value, found.diagnostics.mean_weight
+    return [
+        Job(
+            f"preset paper, inner={inner}, on the CPU", cael.CAELMIPS(objective=objective("paper", inner=inner)),
+            trials, settings={"inner": inner},
+        )
+        for inner in ("sklearn", "softmax")
+    ]  # fmt: skip
 
 
 GRID: dict[str, tuple[Any, ...]] = {
@@ -237,14 +199,14 @@ def search(trials: int, device: str, count: int, make: Callable[[Sequence[Job]],
     rng = np.random.default_rng(0)
     drawn = [{name: values[int(rng.integers(len(values)))] for name, values in GRID.items()} for _ in range(count)]
     for stage, (few, first) in enumerate(STAGES, start=1):
-        rows = make([search_job(each, few, first, device, f"stage {stage}: ") for each in drawn])
+        rows = make([search_job(settings, few, first, device, f"stage {stage}: ") for settings in drawn])
         kept = sorted(range(len(rows)), key=lambda i: rows[i].mse)[: max(3, count // 5)]
         drawn = [drawn[i] for i in kept]
-    twins = [(each, {**each, "posterior_gradient": False}) for each in drawn[:3]]
     again = [
-        search_job(told, trials, AGAIN, device, prefix)
-        for pair in twins for told, prefix in zip(pair, ("again: ", "constant: "), strict=True)
-    ]  # fmt: skip
+        search_job({**settings, **change}, trials, AGAIN, device, prefix)
+        for settings in drawn[:3]
+        for prefix, change in (("again: ", {}), ("constant: ", {"posterior_gradient": False}))
+    ]
     preset = cael.CAELMIPS(training=cael.Training(device=device))
     again.append(Job("again: preset paper", preset, trials, AGAIN))
     make([*again, reward_only("again: reward loss only", trials, device, AGAIN)])
@@ -266,51 +228,44 @@ def markdown(rows: Sequence[dict[str, Any]], names: Callable[[dict[str, Any]], s
     """A table of summaries, each number with its Monte Carlo standard error."""
 
     def pair(row: dict[str, Any], name: str, digits: int) -> str:
-        if row[name] is None:
-            return ""
-        return f"{row[name]:.{digits}f} ± {row[name + '_error']:.{digits}f}"
+        return "" if row[name] is None else f"{row[name]:.{digits}f} ± {row[name + '_error']:.{digits}f}"
 
-    lines = ["| reading | trials | bias | variance | MSE | mean weight |", "|---|---:|---:|---:|---:|---:|"]
-    for row in rows:
-        cells = [names(row), str(row["trials"]), *(pair(row, name, 3) for name in ("bias", "variance", "mse"))]
-        lines.append("| " + " | ".join([*cells, pair(row, "mean_weight", 2)]) + " |")
-    return "\n".join(lines) + "\n"
+    columns = {"bias": 3, "variance": 3, "mse": 3, "mean_weight": 2}
+    cells = [
+        [names(row), str(row["trials"]), *(pair(row, name, digits) for name, digits in columns.items())] for row in rows
+    ]
+    return md.table(["reading", "trials", "bias", "variance", "MSE", "mean weight"], cells)
 
 
 def reading_name(row: dict[str, Any]) -> str:
-    told = row["settings"]
-    if "posterior_gradient" not in told:
+    settings = row["settings"]
+    if "posterior_gradient" not in settings:
         return row["name"]
-    through = "gradient through the posterior" if told["posterior_gradient"] else "posterior constant"
-    inside = "r_hat differentiated" if told["reward_gradient"] else "r_hat detached"
-    return f"{through}, {inside}, features {told['features']}, n of the {told['variance_n']}"
+    through = "gradient through the posterior" if settings["posterior_gradient"] else "posterior constant"
+    inside = "r_hat differentiated" if settings["reward_gradient"] else "r_hat detached"
+    return f"{through}, {inside}, features {settings['features']}, n of the {settings['variance_n']}"
 
 
 def search_name(row: dict[str, Any]) -> str:
     stage, _, rest = row["name"].partition(": ")
-    told = ", ".join(f"{name} {value}" for name, value in row["settings"].items() if name != "posterior_gradient")
+    changes = ", ".join(f"{name} {value}" for name, value in row["settings"].items() if name != "posterior_gradient")
     where = {"again": "**new logs:** ", "constant": "**new logs, posterior constant:** "}.get(stage, f"{stage}: ")
-    return where + (told or rest)
+    return where + (changes or rest)
 
 
 def search_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows on new logs in their order, then the stages, the last first and the best first."""
     new = [row for row in rows if not row["name"].startswith("stage")]
-    stages = sorted({row["name"].partition(":")[0] for row in rows if row["name"].startswith("stage")}, reverse=True)
-    return new + [row for stage in stages for row in sorted((r for r in rows if r["name"].startswith(stage)), key=_mse)]
-
-
-def _mse(row: dict[str, Any]) -> float:
-    return float(row["mse"])
+    tried = sorted((row for row in rows if row["name"].startswith("stage")), key=lambda row: row["mse"])
+    return new + sorted(tried, key=lambda row: row["name"].partition(":")[0], reverse=True)
 
 
 def page(folder: Path) -> None:
     """Render the results in `folder` as the tables that the documentation includes."""
     for name, label in (("readings", reading_name), ("literal", reading_name), ("search", search_name)):
-        if not (folder / f"{name}.json").exists():
-            continue
-        rows = json.loads((folder / f"{name}.json").read_text())
-        (folder / f"{name}.inc").write_text(markdown(search_order(rows) if name == "search" else rows, label))
+        rows = read_json(folder / f"{name}.json", None)
+        if rows is not None:
+            (folder / f"{name}.inc").write_text(markdown(search_order(rows) if name == "search" else rows, label))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -321,17 +276,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--count", type=int, default=60, help="settings that the search draws")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--jobs", type=int, default=1, help="rows that are made at once")
-    told = parser.parse_args(arguments)
-    make = Runner(told.out, told.jobs)
-    if told.what == "page":
-        page(told.out)
-    elif told.what == "table":
-        make(table(told.trials, told.device))
-    elif told.what == "literal":
-        for row in literal(told.trials):
-            make.keep([row])
+    options = parser.parse_args(arguments)
+    if options.what == "page":
+        page(options.out)
+        return
+    make = Runner(options.out, options.jobs)
+    if options.what == "search":
+        search(options.trials, options.device, options.count, make)
     else:
-        search(told.trials, told.device, told.count, make)
+        make(table(options.trials, options.device) if options.what == "table" else literal(options.trials))
 
 
 if __name__ == "__main__":

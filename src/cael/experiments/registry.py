@@ -50,13 +50,8 @@ ESTIMATORS: dict[str, Factory] = {
     "AELMIPS": lambda device, quick, **settings: cael.AELMIPS(device=device, **settings),
     "IPS": _plain(cael.IPS),
     "NetworkDM": _network_dm,
-    "LoggedMean": _plain(cael.LoggedMean),
-    "SNIPS": _plain(cael.SNIPS),
-    "DM": _plain(cael.DM),
-    "DR": _plain(cael.DR),
-    "SNDR": _plain(cael.SNDR),
-    "MIPS": _plain(cael.MIPS),
-    "CAEL": lambda device, quick, **settings: _cael(device, quick, **settings),
+    **{kind.__name__: _plain(kind) for kind in (cael.LoggedMean, cael.SNIPS, cael.DM, cael.DR, cael.SNDR, cael.MIPS)},
+    "CAEL": _cael,
     "Auto": lambda device, quick, **settings: cael.Auto(cael=_cael(device, quick), **settings),
 }
 """Name -> function(device, quick, **settings of the spec). Their order is the order of tables and legends."""
@@ -64,13 +59,10 @@ ESTIMATORS: dict[str, Factory] = {
 PAPER = ("CAELMIPS", "AELMIPS", "IPS", "NetworkDM")
 """The four estimators of the paper's figures; its DM is the network of CAEL-MIPS."""
 
+_OTHERS = (cael.SwitchDR, cael.DRos, cael.SubGaussianIPS, cael.SubGaussianDR, cael.BaselineIPS)
 MORE: dict[str, Factory] = {
     "SLOPE": _slope,
-    "SwitchDR": _plain(cael.SwitchDR),
-    "DRos": _plain(cael.DRos),
-    "SubGaussianIPS": _plain(cael.SubGaussianIPS),
-    "SubGaussianDR": _plain(cael.SubGaussianDR),
-    "BaselineIPS": _plain(cael.BaselineIPS),
+    **{kind.__name__: _plain(kind) for kind in _OTHERS},
     "BoostedDM": lambda device, quick: cael.DM(cael.Boosting()),
 }
 """Estimators that a spec can name and that are not in the full panel."""
@@ -87,12 +79,12 @@ def make(kind: str, *, device: str = "cpu", quick: bool = False, **settings: Any
 def described(thing: Any) -> Any:
     """Settings as plain data, for the key of a trial. What does not change the numbers, the device, is left out."""
     if is_dataclass(thing) and not isinstance(thing, type):
-        kept = {each.name: described(getattr(thing, each.name)) for each in fields(thing) if each.name != "device"}
-        return {"kind": type(thing).__name__, **{name: value for name, value in kept.items() if name != "seed"}}
+        names = [field.name for field in fields(thing) if field.name not in ("device", "seed")]
+        return {"kind": type(thing).__name__, **{name: described(getattr(thing, name)) for name in names}}
     if isinstance(thing, np.ndarray):
         return thing.tolist()
     if isinstance(thing, tuple | list):
-        return [described(each) for each in thing]
+        return [described(part) for part in thing]
     if isinstance(thing, dict):
         return {str(name): described(value) for name, value in thing.items()}
     return thing if isinstance(thing, str | int | float | bool | None) else repr(thing)
@@ -100,5 +92,5 @@ def described(thing: Any) -> Any:
 
 def seeded(estimator: Estimator, seed: int) -> Estimator:
     """The estimator with its seed set, where it has one."""
-    has = any(each.name == "seed" for each in fields(estimator))  # type: ignore[arg-type]
-    return replace(estimator, seed=seed) if has else estimator  # type: ignore[type-var]
+    takes_one = any(field.name == "seed" for field in fields(estimator))  # type: ignore[arg-type]
+    return replace(estimator, seed=seed) if takes_one else estimator  # type: ignore[type-var]

@@ -17,7 +17,7 @@ class Reporter:
     def __init__(self, name: str, total: int, before: int, *, quiet: bool = False) -> None:
         self._name, self._total, self._before, self._quiet = name, total, before, quiet
         self._now = before
-        self._start = self._told = time.monotonic()
+        self._start = self._last = time.monotonic()
         if before and not quiet:
             print(f"{name}: {before} of {total} trials are there already", file=sys.stderr, flush=True)
 
@@ -25,9 +25,9 @@ class Reporter:
         self._now += count
         now = time.monotonic()
         terminal = sys.stderr.isatty()
-        if self._quiet or now - self._told < (0.2 if terminal else EVERY):
+        if self._quiet or now - self._last < (0.2 if terminal else EVERY):
             return
-        self._told = now
+        self._last = now
         left = (now - self._start) / (self._now - self._before) * (self._total - self._now)
         text = f"{self._name}: {self._now} of {self._total} trials, {duration(left)} left"
         print(f"\r\033[K{text}" if terminal else text, end="" if terminal else "\n", file=sys.stderr, flush=True)

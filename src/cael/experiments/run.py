@@ -7,6 +7,7 @@ The command `cael reproduce` does the same. A trial has a key made of its conten
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import sys
@@ -18,12 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, final
 
-from cael.errors import InputError
+from cael.errors import CaelError, InputError
 from cael.experiments import registry, trial
 from cael.experiments.ledger import Ledger
 from cael.experiments.manifest import write_manifest
 from cael.experiments.reporter import Reporter
-from cael.experiments.spec import Cell, Spec, load
+from cael.experiments.spec import NAMES, Cell, Spec, load
 
 TOGETHER = 50
 """Trials that are trained at once on a GPU."""
@@ -50,7 +51,7 @@ def plan(spec: Spec, device: str) -> list[trial.Task]:
 
     Estimators that have no `solve_many` stay on the CPU. Where both CAEL and Auto are asked for, they train together.
     """
-    found = []
+    tasks = []
     auto = next((name for name, settings in spec.estimators.items() if settings == {"kind": "Auto"}), "")
     auto = auto if {"kind": "CAEL"} in spec.estimators.values() else ""
     for name, settings in spec.estimators.items():
@@ -61,8 +62,13 @@ def plan(spec: Spec, device: str) -> list[trial.Task]:
         alone = not trains or settings["kind"] == "CAEL"  # which trains many networks for each log anyway
         for n, trials in _many(spec) if there != "cpu" else _few(spec, 1 if alone else TOGETHER_ON_CPU):
             chooses = auto if settings == {"kind": "CAEL"} else ""
-            found.append(trial.Task(trials, n, settings, name, there, spec.quick, chooses))
-    return found
+            tasks.append(trial.Task(trials, n, settings, name, there, spec.quick, chooses))
+    return tasks
+
+
+def keys_of(spec: Spec) -> list[str]:
+    """Of all trials of a spec, in the order of its rows."""
+    return [key for task in plan(spec, "cpu") for key in task.keys]
 
 
 Trials: TypeAlias = tuple[int, tuple[tuple[dict[str, Any], int], ...]]
@@ -113,10 +119,10 @@ def execute_all(
     name = ledgers[0].spec.name if len(ledgers) == 1 else f"{len(ledgers)} experiments"
     reporter = Reporter(name, before + left, before, quiet=quiet)
     yield from _closed(ledgers, where)
-    for found in results(tasks, where):
+    for rows in results(tasks, where):
         for ledger in ledgers:
-            ledger.add(found)
-        reporter.done(len(found))
+            ledger.add(rows)
+        reporter.done(len(rows))
         yield from _closed(ledgers, where)
     reporter.close()
 
@@ -125,7 +131,7 @@ def _closed(ledgers: Sequence[Ledger], where: Where) -> Iterator[tuple[Spec, lis
     """Those that have all rows and were not told yet."""
     for ledger in ledgers:
         if not ledger.closed and not ledger.awaited:
-            rows = ledger.close([key for task in plan(ledger.spec, "cpu") for key in task.keys])
+            rows = ledger.close(keys_of(ledger.spec))
             write_manifest(ledger.folder, ledger.spec, where, finished=True)
             yield ledger.spec, rows
 
@@ -134,7 +140,7 @@ def check_machine(tasks: list[trial.Task]) -> None:
     """Refuse at once what this machine cannot do, so that it does not end as the failure of a trial."""
     learned = [task for task in tasks if hasattr(trial.built(task), "solve_many")]
     if learned:
-        from cael.embedding.learned import require_torch
+        from cael.embedding.settings import require_torch
         from cael.embedding.training import pick_device
 
         require_torch(learned[0].name)
@@ -169,8 +175,8 @@ def mixed(tasks: list[trial.Task]) -> list[trial.Task]:
     there = sorted((task for task in tasks if task.device != "cpu"), key=lambda task: -task.size)
     here = [task for task in tasks if task.device == "cpu"]
     bounds = [round(i * len(here) / max(1, len(there))) for i in range(len(there) + 1)]
-    found = [each for i, task in enumerate(there) for each in (task, *here[bounds[i] : bounds[i + 1]])]
-    return found or here
+    spread = [task for i, large in enumerate(there) for task in (large, *here[bounds[i] : bounds[i + 1]])]
+    return spread or here
 
 
 @contextmanager
@@ -209,36 +215,33 @@ def reproduce(
         yield conclude(spec, rows, out / spec.name)
 
 
+def command(
+    names: Sequence[str], out: Path, where: Where, *, runs: int | None = None, quick: bool = False, every: bool = False
+) -> None:
+    """Run and print what came of it: named experiments, or every one."""
+    if every or (quick and not names):
+        names = NAMES
+    if not names:
+        raise InputError(f"name an experiment, or say --all or --quick; there are: {', '.join(NAMES)}.")
+    for outcome in reproduce(names, out, where, runs=runs, quick=quick):
+        print(outcome.text(), end="\n\n", flush=True)
+
+
 def main(arguments: list[str]) -> None:
     """A command line that needs nothing but the numerical packages."""
-    from cael.errors import CaelError
-    from cael.experiments.spec import NAMES
-
-    names: list[str] = []
-    options: dict[str, str] = {}
-    flags: set[str] = set()
-    words = iter(arguments)
-    for word in words:
-        if word in ("--quick", "--all"):
-            flags.add(word)
-        elif word in ("--out", "--runs", "--jobs", "--device", "--dask"):
-            options[word] = next(words, "")
-        elif word.startswith("-"):
-            sys.exit(f"unknown option {word}; there are --out, --runs, --jobs, --device, --dask, --quick, --all.")
-        else:
-            names.append(word)
-    if "--all" in flags or ("--quick" in flags and not names):
-        names = list(NAMES)
-    if not names:
-        sys.exit(f"name an experiment, or say --all: {', '.join(NAMES)}.")
-    where = Where(
-        int(options.get("--jobs", os.cpu_count() or 1)), options.get("--dask"), options.get("--device", "cpu")
-    )
-    quick = "--quick" in flags
-    runs = int(options["--runs"]) if "--runs" in options else None
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--out", type=Path, default=Path("results"))
+    parser.add_argument("--runs", type=int)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dask")
+    for flag in ("--quick", "--all"):
+        parser.add_argument(flag, action="store_true")
+    options = parser.parse_args(arguments)
+    where = Where(options.jobs, options.dask, options.device)
     try:
-        for each in reproduce(names, Path(options.get("--out", "results")), where, runs=runs, quick=quick):
-            print(each.text(), end="\n\n", flush=True)
+        command(options.names, options.out, where, runs=options.runs, quick=options.quick, every=options.all)
     except CaelError as error:
         sys.exit(f"error: {error}")
 

@@ -81,25 +81,25 @@ def load(name: str, *, quick: bool = False, runs: int | None = None) -> Spec:
 
 def parse(source: dict[str, Any], name: str, *, quick: bool = False, runs: int | None = None) -> Spec:
     """A spec from the contents of its file."""
-    told = {**source, **(source.get("quick", {}) if quick else {})}
-    axis = told.get("axis", "")
-    estimators = _estimators(told)
-    chosen = told.get("panels", {"paper": registry.PAPER, "full": "all"})
+    contents = {**source, **(source.get("quick", {}) if quick else {})}
+    axis = contents.get("axis", "")
+    estimators = _estimators(contents)
+    chosen = contents.get("panels", {"paper": registry.PAPER, "full": "all"})
     panels = {panel: tuple(estimators) if names == "all" else tuple(names) for panel, names in chosen.items()}
-    unknown = [each for names in panels.values() for each in names if each not in estimators]
+    unknown = [estimator for names in panels.values() for estimator in names if estimator not in estimators]
     if unknown:
         raise InputError(f"{name}: a panel names {unknown[0]!r}, which is not among its estimators.")
-    figure = dict(told.get("figure", {}))
+    figure = dict(contents.get("figure", {}))
     figure["statistics"] = tuple(figure.get("statistics", ("mse",)))
     return Spec(
         name=name,
-        title=told["title"],
-        paper=told.get("paper", ""),
-        note=told.get("note", ""),
-        runs=positive_int("runs", told["runs"] if runs is None else runs, least=2),
-        seed=positive_int("seed", told.get("seed", 0), least=0),
+        title=contents["title"],
+        paper=contents.get("paper", ""),
+        note=contents.get("note", ""),
+        runs=positive_int("runs", contents["runs"] if runs is None else runs, least=2),
+        seed=positive_int("seed", contents.get("seed", 0), least=0),
         axis=axis,
-        cells=_cells(told, axis),
+        cells=_cells(contents, axis),
         estimators=estimators,
         panels=panels,
         figure=Figure(**figure),
@@ -108,30 +108,30 @@ def parse(source: dict[str, Any], name: str, *, quick: bool = False, runs: int |
     )
 
 
-def _estimators(told: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _estimators(contents: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """ "paper", "full", or a list of names; tables of the spec give settings to names of its own."""
-    chosen = told.get("estimators", "full")
+    chosen = contents.get("estimators", "full")
     if chosen in ("paper", "full"):
         names = list(registry.PAPER if chosen == "paper" else registry.ESTIMATORS)
     else:
         names = list(chosen)
-    own = told.get("settings", {})
-    return {each: {"kind": each, **own.get(each, {})} for each in names}
+    settings = contents.get("settings", {})
+    return {name: {"kind": name, **settings.get(name, {})} for name in names}
 
 
-def _cells(told: dict[str, Any], axis: str) -> tuple[Cell, ...]:
+def _cells(contents: dict[str, Any], axis: str) -> tuple[Cell, ...]:
     """One cell per value of the axis; the axis is a setting of the world, "n", "world", or nothing."""
-    base = plain(told["world"])
+    base = plain(contents["world"])
     n = base.pop("n", None)
     if not axis:
         return (Cell("", base, positive_int("n", n, least=2)),)
     cells = []
-    for value in told["values"]:
+    for value in contents["values"]:
         if axis == "n":
             cells.append(Cell(value, base, value))
         elif axis == "world":
-            own = {"kind": "suite", "name": value}
-            cells.append(Cell(value, plain(own), world_of(own).rows))
+            named = {"kind": "suite", "name": value}
+            cells.append(Cell(value, plain(named), world_of(named)[1]))
         else:
             cells.append(Cell(value, plain({**base, axis: value}), positive_int("n", n, least=2)))
     return tuple(cells)

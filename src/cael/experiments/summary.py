@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any, final
 
 import numpy as np
@@ -21,8 +22,36 @@ STATISTICS = ("bias", "variance", "mse")
 
 @final
 @dataclass(frozen=True)
+class Accuracy:
+    """Bias, variance and mean squared error of an estimator, each with its Monte Carlo standard error over runs."""
+
+    bias: float
+    bias_error: float
+    variance: float
+    variance_error: float
+    mse: float
+    mse_error: float
+
+
+def accuracy_of(errors: Floats) -> Accuracy:
+    """errors: (n,) estimate minus truth of each run; NaN is what they cannot tell, of one run all spreads."""
+    n = len(errors)
+    if n < 2:
+        bias, mse = (float(errors[0]), float(errors[0] ** 2)) if n else (np.nan, np.nan)
+        return Accuracy(bias, np.nan, np.nan, np.nan, mse, np.nan)
+    scale, squares = np.sqrt(n), errors**2
+    variance, fourth = float(errors.var(ddof=1)), float(((errors - errors.mean()) ** 4).mean())
+    spread = max(fourth - variance**2 * (n - 3) / (n - 1), 0.0)
+    return Accuracy(
+        float(errors.mean()), float(np.sqrt(variance) / scale), variance, float(np.sqrt(spread) / scale),
+        float(squares.mean()), float(squares.std(ddof=1) / scale),
+    )  # fmt: skip
+
+
+@final
+@dataclass(frozen=True)
 class Line:
-    """One estimator on one cell. Errors are Monte Carlo standard errors over runs. failed: runs without a value."""
+    """One estimator on one cell, with the numbers of its `Accuracy`. failed: runs without a value."""
 
     at: float | str
     estimator: str
@@ -52,9 +81,18 @@ class Table:
     values: dict[float | str, dict[str, Floats]]
     rows: dict[tuple[float | str, str], list[dict[str, Any]]]
 
+    @property
+    def places(self) -> list[float | str]:
+        """Where on the axis of the spec its cells are."""
+        return [cell.at for cell in self.spec.cells]
+
     def errors(self, at: float | str, estimator: str) -> Floats:
         """(runs,) estimate minus truth."""
         return self.values[at][estimator] - self.truths[at]
+
+    def point(self, at: float | str, estimator: str, statistic: str) -> float:
+        """A statistic over all runs."""
+        return float(statistic_of(self.errors(at, estimator), statistic))
 
     @cached_property
     def draws(self) -> Ints:
@@ -66,14 +104,11 @@ class Table:
         """(RESAMPLES,) values of a statistic."""
         return statistic_of(self.errors(at, estimator)[self.draws], statistic)
 
-    def band(self, at: float | str, estimator: str, statistic: str, level: float = 0.95) -> tuple[float, float]:
-        """A bootstrap interval of a statistic over runs."""
-        found = self.bootstrap(at, estimator, statistic)
-        found = found[np.isfinite(found)]
-        if not len(found):
-            return np.nan, np.nan
-        low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
-        return float(low), float(high)
+    def band(self, at: float | str, estimator: str, statistic: str) -> Floats:
+        """The ends (2,) of a 95% bootstrap interval of a statistic over runs."""
+        resampled = self.bootstrap(at, estimator, statistic)
+        finite = resampled[np.isfinite(resampled)]
+        return np.quantile(finite, [(1 - 0.95) / 2, (1 + 0.95) / 2]) if len(finite) else np.full(2, np.nan)
 
 
 def statistic_of(errors: Floats, statistic: str) -> Floats:
@@ -92,50 +127,39 @@ def statistic_of(errors: Floats, statistic: str) -> Floats:
 
 def table_of(spec: Spec, rows: list[dict[str, Any]]) -> Table:
     """Rows arranged by cell and estimator; every trial of the spec must be there."""
-    where = {(canonical(cell.world), cell.n): cell.at for cell in spec.cells}
-    found: dict[tuple[float | str, str], dict[int, dict[str, Any]]] = {}
+    places = {(canonical(cell.world), cell.n): cell.at for cell in spec.cells}
+    by_seed: dict[tuple[float | str, str], dict[int, dict[str, Any]]] = {}
     for row in rows:
-        at = where[canonical(row["world"]), row["n"]]
-        found.setdefault((at, row["estimator"]), {})[row["seed"]] = row
+        by_seed.setdefault((places[canonical(row["world"]), row["n"]], row["estimator"]), {})[row["seed"]] = row
     seeds = range(spec.seed, spec.seed + spec.runs)
     values: dict[float | str, dict[str, Floats]] = {}
-    for cell in spec.cells:
-        for name in spec.estimators:
-            have = found.get((cell.at, name), {})
-            missing = [seed for seed in seeds if seed not in have]
-            if missing:
-                raise InputError(f"{spec.name}: no row for {name} at {cell.at!r}, seed {missing[0]}: run it again.")
-            numbers = [have[seed].get("value", np.nan) for seed in seeds]
-            values.setdefault(cell.at, {})[name] = np.array(numbers, dtype=np.float64)
-    truths = {at: next(iter(of.values()))["truth"] for (at, _), of in found.items()}
-    return Table(spec, truths, values, {key: [of[seed] for seed in seeds] for key, of in found.items()})
+    for at, name in product([cell.at for cell in spec.cells], spec.estimators):
+        trials = by_seed.get((at, name), {})
+        missing = [seed for seed in seeds if seed not in trials]
+        if missing:
+            raise InputError(f"{spec.name}: no row for {name} at {at!r}, seed {missing[0]}: run it again.")
+        numbers = [trials[seed].get("value", np.nan) for seed in seeds]
+        values.setdefault(at, {})[name] = np.array(numbers, dtype=np.float64)
+    truths = {at: next(iter(trials.values()))["truth"] for (at, _), trials in by_seed.items()}
+    return Table(spec, truths, values, {key: [trials[seed] for seed in seeds] for key, trials in by_seed.items()})
 
 
 def lines_of(table: Table) -> list[Line]:
     """One line per cell and estimator, in the order of the spec."""
-    return [_line(table, cell.at, name) for cell in table.spec.cells for name in table.spec.estimators]
+    return [_line(table, at, name) for at, name in product(table.places, table.spec.estimators)]
 
 
 def _line(table: Table, at: float | str, name: str) -> Line:
-    rows = table.rows[at, name]
+    rows, truth, errors = table.rows[at, name], table.truths[at], table.errors(at, name)
     good = [row for row in rows if "value" in row]
-    error = table.errors(at, name)[np.isfinite(table.errors(at, name))]
-    n, truth = len(good), table.truths[at]
-    scale = np.sqrt(n) if n else np.nan
-    covered = np.array([row["low"] <= truth <= row["high"] for row in good], dtype=float)
-    coverage = float(covered.mean()) if n else np.nan
-    variance = float(error.var(ddof=1)) if n > 1 else np.nan
-    fourth = float(((error - error.mean()) ** 4).mean()) if n else np.nan
-    spread = max(fourth - variance**2 * (n - 3) / (n - 1), 0.0) if n > 1 else np.nan
+    n = len(good)
+    coverage = float(np.mean([row["low"] <= truth <= row["high"] for row in good])) if n else np.nan
     weights = [row["mean_weight"] for row in good if row["mean_weight"] is not None]
     memory = [row["cost"]["megabytes"] for row in rows if row["cost"]["megabytes"] is not None]
     return Line(
         at=at, estimator=name, runs=n, failed=len(rows) - n, truth=truth,
-        bias=float(error.mean()) if n else np.nan, bias_error=float(np.sqrt(variance) / scale),
-        variance=variance, variance_error=float(np.sqrt(spread) / scale),
-        mse=float((error**2).mean()) if n else np.nan,
-        mse_error=float((error**2).std(ddof=1) / scale) if n > 1 else np.nan,
-        coverage=coverage, coverage_error=float(np.sqrt(max(coverage * (1 - coverage), 0.0)) / scale),
+        **vars(accuracy_of(errors[np.isfinite(errors)])),
+        coverage=coverage, coverage_error=float(np.sqrt(coverage * (1 - coverage)) / np.sqrt(n)) if n else np.nan,
         mean_weight=float(np.mean(weights)) if weights else None,
         seconds=float(np.median([row["cost"]["seconds"] for row in rows])),
         megabytes=float(np.median(memory)) if memory else None,
@@ -146,36 +170,35 @@ def to_csv(lines: list[Line]) -> str:
     """The lines as a CSV file; numbers with six digits."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(asdict(lines[0]))
+    writer.writerow(vars(lines[0]))
     for line in lines:
-        writer.writerow(
-            [f"{x:.6g}" if isinstance(x, float) else ("" if x is None else x) for x in asdict(line).values()]
-        )
+        writer.writerow([f"{cell:.6g}" if isinstance(cell, float) else cell for cell in vars(line).values()])
     return buffer.getvalue()
 
 
 def to_text(lines: list[Line], axis: str = "") -> str:
     """The lines as a table for people."""
     head = ["estimator", "bias", "±", "variance", "±", "MSE", "±", "95% covers", "seconds", "MiB"]
-    cells = [[axis, *head] if axis else head]
-    for line in lines:
-        failed = f" ({line.failed} failed)" if line.failed else ""
-        told = [
-            line.estimator + failed, f"{line.bias:+.3g}", f"{line.bias_error:.2g}", f"{line.variance:.3g}",
-            f"{line.variance_error:.2g}", f"{line.mse:.3g}", f"{line.mse_error:.2g}", f"{line.coverage:.0%}",
-            f"{line.seconds:.2g}", "" if line.megabytes is None else f"{line.megabytes:.0f}",
-        ]  # fmt: skip
-        cells.append([str(line.at), *told] if axis else told)
-    return aligned(cells, left=2 if axis else 1)
+    rows = [[str(line.at), line.estimator + failed_of(line), *numbers_of(line)] for line in lines]
+    start = 0 if axis else 1
+    return aligned([[axis, *head][start:], *(row[start:] for row in rows)], left=2 - start)
+
+
+def failed_of(line: Line) -> str:
+    return f" ({line.failed} failed)" if line.failed else ""
+
+
+def numbers_of(line: Line) -> list[str]:
+    """Bias, variance and MSE, each followed by its error; coverage, seconds and memory."""
+    return [
+        f"{line.bias:+.3g}", f"{line.bias_error:.2g}", f"{line.variance:.3g}", f"{line.variance_error:.2g}",
+        f"{line.mse:.3g}", f"{line.mse_error:.2g}", f"{line.coverage:.0%}", f"{line.seconds:.2g}",
+        "" if line.megabytes is None else f"{line.megabytes:.0f}",
+    ]  # fmt: skip
 
 
 def aligned(cells: list[list[str]], left: int = 1) -> str:
     """Columns of text; the first `left` flush left, the others flush right."""
-    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-    lines = (
-        "  ".join(
-            text.ljust(w) if i < left else text.rjust(w) for i, (text, w) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in cells
-    )
-    return "\n".join(line.rstrip() for line in lines)
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    forms = [f"{'<' if i < left else '>'}{width}" for i, width in enumerate(widths)]
+    return "\n".join("  ".join(map(format, row, forms)).rstrip() for row in cells)

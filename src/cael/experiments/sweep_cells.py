@@ -13,16 +13,16 @@ SWEEPS = {"samples": "n", "actions": "k", "logging": "gamma", "epsilon": "epsilo
 def cells() -> dict[str, tuple[str, Cell]]:
     """Name -> (experiment, cell): the paper's problem and its sweeps, then the other worlds; each problem once."""
     default = load("bias-variance-mse").cells[0]
-    found = {DEFAULT: ("bias-variance-mse", default)}
+    named = {DEFAULT: ("bias-variance-mse", default)}
     for experiment, axis in SWEEPS.items():
         for cell in load(experiment).cells:
             if not _same(cell, default):
-                found[f"{axis} = {cell.at:g}"] = (experiment, cell)
-    return found | {str(cell.at): ("worlds", cell) for cell in load("worlds").cells if cell.at != "paper"}
+                named[f"{axis} = {cell.at:g}"] = (experiment, cell)
+    return named | {str(cell.at): ("worlds", cell) for cell in load("worlds").cells if cell.at != "paper"}
 
 
 def _same(one: Cell, other: Cell) -> bool:
-    return one.n == other.n and world_of(one.world) == world_of(other.world)
+    return one.n == other.n and world_of(one.world)[0] == world_of(other.world)[0]
 
 
 def sweeps() -> list[str]:

@@ -1,7 +1,7 @@
 """Does a loss that minimises the mean squared error make the embedding better? The paper's claim, with exact weights.
 
-    python -m cael.experiments.objective run  --out docs/results/objective.json [--device cuda] [--jobs 6]
-    python -m cael.experiments.objective page --out docs/results
+    python -m cael.experiments.trained_heads run  --out docs/results/objective.json [--device cuda] [--jobs 6]
+    python -m cael.experiments.trained_heads page --out docs/results
 
 f is CAEL's: the cross-fitted prediction of a sparse network. A separate head on f, m codes with learned places and
 widths that move with the context, is trained on
@@ -26,9 +26,12 @@ import torch
 from torch import Tensor
 
 import cael
-from cael.embedding.blend import TRUST
-from cael.embedding.rewards import SparseRewards, blocks, sparse_rewards
+from cael.embedding.exact.blend import TRUST
+from cael.embedding.exact.rewards import SparseRewards, blocks, sparse_rewards
 from cael.engine.asking import ask
+from cael.experiments.ledger import in_parallel, read_json
+from cael.experiments.markdown import table
+from cael.experiments.summary import accuracy_of
 from cael.log.held import Held
 from cael.policies.policy import probabilities
 
@@ -69,9 +72,9 @@ def trained(
     optimiser = torch.optim.Adam(list(p.values()), lr=RATE * float(high - low))
     draw = torch.Generator().manual_seed(seed)
     for _ in range(steps):
-        some = torch.randint(len(f), (ROWS,), generator=draw).to(f.device)
-        w, rough = smoothed(head(f[some], x[some], p), mu[some], pi[some])
-        loss = noise * (mu[some] * w**2).sum(dim=1).mean() / len(f) + delta * rough.mean() ** 2
+        rows = torch.randint(len(f), (ROWS,), generator=draw).to(f.device)
+        w, rough = smoothed(head(f[rows], x[rows], p), mu[rows], pi[rows])
+        loss = noise * (mu[rows] * w**2).sum(dim=1).mean() / len(f) + delta * rough.mean() ** 2
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -82,7 +85,7 @@ def one_log(
     world: Any, log: cael.LoggedData, rewards: SparseRewards, seed: int, device: torch.device
 ) -> dict[str, float]:
     """The estimates of one log by each head, in the self-normalised doubly robust form."""
-    k, own = log.n_actions, (np.arange(len(log)), log.actions)
+    k, logged = log.n_actions, (np.arange(len(log)), log.actions)
     logging = cast(cael.Policy, log.logging)
     mu = np.concatenate([probabilities(logging, batch) for batch in log.batches(k)])
     pi = np.concatenate([probabilities(world.target, batch) for batch in log.batches(k)])
@@ -90,7 +93,7 @@ def one_log(
     for fold, rows in enumerate(rewards.folds):
         for batch, of in blocks(log, rows, width=k):
             f[of] = rewards.predict(fold, batch)
-    residual, target = log.rewards - f[own], float((pi * f).sum(axis=1).mean())
+    residual, target = log.rewards - f[logged], float((pi * f).sum(axis=1).mean())
     noise = float(residual.var())
     prior = noise * (1 - rewards.explained) ** TRUST
 
@@ -99,24 +102,23 @@ def one_log(
 
     f_, x, mu_, pi_ = tensor(f), tensor(_scaled(log.contexts)), tensor(mu), tensor(pi)
     heads = [
-        (f"{codes} codes, {told}", codes, delta * prior, steps)
+        (f"{codes} codes, {training}", codes, delta * prior, steps)
         for codes in CODES
-        for told, delta, steps in [("not trained", 0.0, 0), *((f"delta^2 = {d:g} S", d, STEPS) for d in DELTAS)]
+        for training, delta, steps in [("not trained", 0.0, 0), *((f"delta^2 = {d:g} S", d, STEPS) for d in DELTAS)]
     ]
-    found = {}
+    values = {}
     for name, codes, delta, steps in heads:
         p = trained(f_, x, mu_, pi_, noise, delta, seed, codes, steps)
         parts = []
         for at in range(0, len(log), ROWS):
-            some = slice(at, at + ROWS)
-            parts.append(smoothed(head(f_[some], x[some], p), mu_[some], pi_[some])[0].cpu().numpy())
-        w = np.concatenate(parts)[own].astype(np.float64)
-        found[name] = target + float(w @ residual / w.sum())
+            part = slice(at, at + ROWS)
+            parts.append(smoothed(head(f_[part], x[part], p), mu_[part], pi_[part])[0].cpu().numpy())
+        w = np.concatenate(parts)[logged].astype(np.float64)
+        values[name] = target + float(w @ residual / w.sum())
     flagship = cael.CAEL(seed=seed)
     trained_before = {flagship.trained_by: rewards}
     answer = ask(Held(log), {"": world.target}, [flagship], asked=(flagship.name,), learned=trained_before)
-    found["CAEL"] = answer.of(flagship.name, 0).value
-    return found
+    return {**values, "CAEL": answer.of(flagship.name, 0).value}
 
 
 def _scaled(x: np.ndarray) -> np.ndarray:
@@ -129,51 +131,41 @@ def one_world(name: str, trials: int, device: str) -> tuple[str, dict[str, dict[
     seeds = [FIRST + t for t in range(trials)]
     logs = [world.sample(n, seed) for seed in seeds]
     size = trials if device == "cuda" else 1
-    fitted = [
-        each
-        for at in range(0, trials, size)
-        for each in sparse_rewards(logs[at : at + size], cael.Growth(device=device), 5, seeds[at : at + size])
-    ]
-    found = [one_log(world, *each, torch.device(device)) for each in zip(logs, fitted, seeds, strict=True)]
+    fitted: list[SparseRewards] = []
+    for at in range(0, trials, size):
+        fitted += sparse_rewards(logs[at : at + size], cael.Growth(device=device), 5, seeds[at : at + size])
+    estimates = [one_log(world, *trial, torch.device(device)) for trial in zip(logs, fitted, seeds, strict=True)]
     truth = world.value(world.target)
-    errors = {key: (np.array([each[key] for each in found]) - truth) ** 2 for key in found[0]}
-    rows = {
-        key: {"mse": float(each.mean()), "error": float(each.std(ddof=1) / np.sqrt(trials))}
-        for key, each in errors.items()
-    }
+    rows = {}
+    for key in estimates[0]:
+        accuracy = accuracy_of(np.array([values[key] for values in estimates]) - truth)
+        rows[key] = {"mse": accuracy.mse, "error": accuracy.mse_error}
     print(name, {key: f"{row['mse']:.4g} ± {row['error']:.2g}" for key, row in rows.items()}, flush=True)
     return name, rows
 
 
 def run(names: Sequence[str], trials: int, device: str, jobs: int, out: Path) -> None:
     """All worlds, several at once; each is written as it ends, and one that the file has is not run again."""
-    from joblib import Parallel, delayed
-
-    told = {"trials": trials, "first_seed": FIRST, "steps": STEPS}
-    before: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {**told, "worlds": {}}
-    if {name: before.get(name) for name in told} != told:
-        raise SystemExit(f"{out} holds another run than {told}: move it away, or name another file with --out.")
-    worlds = before["worlds"]
-    missing = [name for name in names if name not in worlds]
-    pool = Parallel(n_jobs=jobs, return_as="generator_unordered")
-    for name, rows in pool(delayed(one_world)(name, trials, device) for name in missing):
+    settings = {"trials": trials, "first_seed": FIRST, "steps": STEPS}
+    before = read_json(out, {**settings, "worlds": {}})
+    worlds = before.pop("worlds")
+    if before != settings:
+        raise SystemExit(f"{out} holds another run than {settings}: move it away, or name another file with --out.")
+    calls = [(name, trials, device) for name in names if name not in worlds]
+    for name, rows in in_parallel(one_world, calls, jobs):
         worlds[name] = rows
-        ordered = {each: worlds[each] for each in WORLDS if each in worlds}
-        out.write_text(json.dumps({**told, "worlds": {**ordered, **worlds}}, indent=1) + "\n")
+        ordered = {world: worlds[world] for world in WORLDS if world in worlds}
+        out.write_text(json.dumps({**settings, "worlds": {**ordered, **worlds}}, indent=1) + "\n")
 
 
 def page(folder: Path) -> None:
     """Render objective.json in `folder` as the table that the documentation includes."""
-    found = json.loads((folder / "objective.json").read_text())["worlds"]
-    keys = list(next(iter(found.values())))
-    body = "".join(
-        f"| {key} | "
-        + " | ".join(f"{rows[key]['mse']:.2g} ± {rows[key]['error']:.1g}" for rows in found.values())
-        + " |\n"
-        for key in keys
-    )
-    head = "| codes | " + " | ".join(found) + " |\n|---|" + "---:|" * len(found) + "\n"
-    (folder / "objective.inc").write_text(head + body)
+    worlds = read_json(folder / "objective.json", None)["worlds"]
+    rows = [
+        [key, *(f"{rows[key]['mse']:.2g} ± {rows[key]['error']:.1g}" for rows in worlds.values())]
+        for key in next(iter(worlds.values()))
+    ]
+    (folder / "objective.inc").write_text(table(["codes", *worlds], rows))
 
 
 def main() -> None:

@@ -48,7 +48,8 @@ class Task:
     @property
     def keys(self) -> list[str]:
         """One per row: what it is, and nothing about where or in which order it runs."""
-        every = [registry.described(each) for each in (built(self), *([chooser(self)] if self.auto else []))]
+        estimators = [built(self), chooser(self)] if self.auto else [built(self)]
+        every = [registry.described(estimator) for estimator in estimators]
         return [key_of(world, self.n, settings, seed) for settings in every for world, seed in self.trials]
 
     @property
@@ -89,32 +90,28 @@ def run(task: Task) -> list[dict[str, Any]]:
     """The rows of a task in the order of its keys. An estimator that refuses gives a row with its error."""
     with one_thread() if task.device == "cpu" else nullcontext():
         worlds = [truth_of(canonical(world))[0] for world, _ in task.trials]
-        estimator = built(task)
         problems = [Problem(w.sample(task.n, seed), w.target) for w, seed in zip(worlds, task.seeds, strict=True)]
         meter = Meter(task.device)
-        if task.auto:
-            every: list[tuple[str, Sequence[Answered], dict[str, Any]]]
-            cael, auto = zip(*_both(task, problems, task.seeds), strict=True)
-            every = [(task.name, cael, meter.read(len(problems))), (task.auto, auto, meter.read(len(problems)))]
-        else:
-            every = [(task.name, _found(estimator, problems, task.seeds), meter.read(len(problems)))]
-        parts = [(name, *each, cost) for name, of, cost in every for each in zip(task.trials, of, strict=True)]
-        return [_row(task.n, key, *part) for key, part in zip(task.keys, parts, strict=True)]
+        groups = _with_auto(task, problems) if task.auto else [_answers(built(task), problems, task.seeds)]
+        costs = [meter.read(len(problems)) for _ in groups]
+        answers = [(answer, cost) for group, cost in zip(groups, costs, strict=True) for answer in group]
+        rows = zip(task.keys, task.names, [*task.trials] * len(groups), answers, strict=True)
+        return [_row(task.n, key, name, trial, *answer) for key, name, trial, answer in rows]
 
 
-def _both(task: Task, problems: list[Problem], seeds: list[int]) -> list[tuple[Answered, Answered]]:
-    """The estimates of CAEL and of Auto, which need one training."""
+def _with_auto(task: Task, problems: list[Problem]) -> list[Sequence[Answered]]:
+    """The estimates of CAEL and those of Auto, which need one training."""
     estimator = built(task)
     try:
-        trained = estimator.trained_on(problems, seeds)
+        trained = estimator.trained_on(problems, task.seeds)
     except CaelError:
-        trained = [(replace(estimator, seed=seed), {}) for seed in seeds]
+        trained = [(replace(estimator, seed=seed), {}) for seed in task.seeds]
     pairs = []
-    for problem, (own, learned) in zip(problems, trained, strict=True):
-        auto = replace(chooser(task), cael=own, seed=own.seed)
-        answer = ask(Held(problem.log), {"": problem.policy}, [own, auto], learned=learned)
-        pairs.append((_of(answer, own.name), _of(answer, auto.name)))
-    return pairs
+    for problem, (seeded, learned) in zip(problems, trained, strict=True):
+        auto = replace(chooser(task), cael=seeded, seed=seeded.seed)
+        answer = ask(Held(problem.log), {"": problem.policy}, [seeded, auto], learned=learned)
+        pairs.append((_of(answer, seeded.name), _of(answer, auto.name)))
+    return [list(group) for group in zip(*pairs, strict=True)]
 
 
 def _of(answer: Answer, name: str) -> Answered:
@@ -125,20 +122,20 @@ def _of(answer: Answer, name: str) -> Answered:
         return error
 
 
-def _found(estimator: Any, problems: list[Problem], seeds: list[int]) -> Sequence[Estimate | CaelError]:
+def _answers(estimator: Any, problems: list[Problem], seeds: list[int]) -> Sequence[Answered]:
     """All at once where networks are trained; one by one where that is refused, so that each is told its own reason."""
     if len(problems) > 1:
         try:
             for problem in problems:
                 problem.require(estimator.name, estimator.needs)
-            found: list[Estimate] = estimator.solve_many(problems, seeds)
-            return found
+            estimates: list[Estimate] = estimator.solve_many(problems, seeds)
+            return estimates
         except CaelError:
             pass
-    return [_solved(estimator, *each) for each in zip(problems, seeds, strict=True)]
+    return [_solved(estimator, problem, seed) for problem, seed in zip(problems, seeds, strict=True)]
 
 
-def _solved(estimator: Any, problem: Problem, seed: int) -> Estimate | CaelError:
+def _solved(estimator: Any, problem: Problem, seed: int) -> Answered:
     try:
         problem.require(estimator.name, estimator.needs)
         return registry.seeded(estimator, seed).solve(problem)
@@ -147,28 +144,21 @@ def _solved(estimator: Any, problem: Problem, seed: int) -> Estimate | CaelError
 
 
 def _row(
-    n: int, key: str, name: str, trial: tuple[dict[str, Any], int], found: Estimate | CaelError, cost: dict[str, Any]
+    n: int, key: str, name: str, trial: tuple[dict[str, Any], int], answer: Answered, cost: dict[str, Any]
 ) -> dict[str, Any]:
     world, seed = trial
     row: dict[str, Any] = {
         "key": key, "world": world, "n": n, "estimator": name, "seed": seed,
         "truth": truth_of(canonical(world))[1],
     }  # fmt: skip
-    if isinstance(found, CaelError):
-        return {**row, "error": f"{type(found).__name__}: {found}", "cost": cost}
-    interval, normal, facts = found.interval(), found.interval(method="normal"), found.diagnostics
-    numbers = {
-        "value": found.value,
-        "stderr": found.stderr,
-        "low": interval.low,
-        "high": interval.high,
-        "normal_low": normal.low,
-        "normal_high": normal.high,
-        "mean_weight": facts.mean_weight,
-        "mean_weight_z": facts.mean_weight_z,
-        "effective_sample_size": facts.effective_sample_size,
-    }
-    return {**row, **numbers, "cost": cost}
+    if isinstance(answer, CaelError):
+        return {**row, "error": f"{type(answer).__name__}: {answer}", "cost": cost}
+    interval, normal, facts = answer.interval(), answer.interval(method="normal"), answer.diagnostics
+    return {
+        **row, "value": answer.value, "stderr": answer.stderr, "low": interval.low, "high": interval.high,
+        "normal_low": normal.low, "normal_high": normal.high, "mean_weight": facts.mean_weight,
+        "mean_weight_z": facts.mean_weight_z, "effective_sample_size": facts.effective_sample_size, "cost": cost,
+    }  # fmt: skip
 
 
 @contextmanager
@@ -246,5 +236,5 @@ def _status(name: str) -> float | None:
         lines = Path("/proc/self/status").read_text().splitlines()
     except OSError:
         return None
-    found = [line.split()[1] for line in lines if line.startswith(f"{name}:")]
-    return float(found[0]) / 1024 if found else None
+    kilobytes = [line.split()[1] for line in lines if line.startswith(f"{name}:")]
+    return float(kilobytes[0]) / 1024 if kilobytes else None

@@ -17,7 +17,8 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, final
@@ -27,6 +28,7 @@ import numpy as np
 import cael
 from cael.errors import CaelError
 from cael.experiments.broken import CONDITIONS, worlds
+from cael.experiments.ledger import append, in_parallel, read_lines
 from cael.experiments.verdicts_page import LEVELS, page
 from cael.log.logged import LoggedData
 from cael.policies.policy import Policy
@@ -74,10 +76,10 @@ class Cell:
 def verdict_on(log: LoggedData, target: Policy, truth: float, learn: bool = False) -> tuple[str, bool]:
     """The level of the verdict, or "errors", and whether the truth lies outside the interval."""
     try:
-        found = cael.evaluate(log, target, learn=learn)
+        evaluation = cael.evaluate(log, target, learn=learn)
     except CaelError:
         return "errors", False
-    return found.verdict.level, truth not in found.best.interval()
+    return evaluation.verdict.level, truth not in evaluation.best.interval()
 
 
 def trial(name: str, world: Any, rows: int, condition: str, seed: int, learn: bool = False) -> Trial:
@@ -95,63 +97,51 @@ def trial(name: str, world: Any, rows: int, condition: str, seed: int, learn: bo
 def cell(trials: Sequence[Trial]) -> Cell:
     """The counts of the trials of one world under one condition."""
     first = trials[0]
-    count = {level: sum(each.level == level for each in trials) for level in (*LEVELS, "errors")}
-    missed = {f"{level}_missed": sum(each.level == level and each.missed for each in trials) for level in LEVELS}
-    return Cell(first.world, first.condition, first.rows, len(trials), **count, **missed)
+    counts = Counter(trial.level for trial in trials)
+    missed = Counter(trial.level for trial in trials if trial.missed)
+    return Cell(
+        first.world, first.condition, first.rows, len(trials), *(counts[level] for level in (*LEVELS, "errors")),
+        *(missed[level] for level in LEVELS),
+    )  # fmt: skip
 
 
-def planned(trials: int, only: Sequence[str], learn: bool) -> Iterator[tuple[str, Any, int, str, int]]:
+def planned(trials: int, only: Sequence[str], learn: bool) -> list[tuple[str, Any, int, str, int]]:
     """World, rows, condition and seed of each trial; all conditions of a seed before the next, so that a run that is
     stopped has seen them all."""
-    every = worlds()
-    for seed in range(FIRST, FIRST + trials):
-        for name, (world, rows) in every.items():
-            if (only and name not in only) or (learn and name in SLOW_TO_TRAIN):
-                continue
-            for condition in CONDITIONS:
-                yield name, world, rows, condition, seed
-
-
-def read(path: Path) -> dict[tuple[str, str, int], Trial]:
-    """The trials that were written so far; a line that was cut off by a kill is not one."""
-    found = {}
-    for text in path.read_text().splitlines() if path.exists() else ():
-        try:
-            made = Trial(**json.loads(text))
-        except (json.JSONDecodeError, TypeError):
-            continue
-        found[made.world, made.condition, made.seed] = made
-    return found
+    chosen = {
+        name: entry
+        for name, entry in worlds().items()
+        if (not only or name in only) and not (learn and name in SLOW_TO_TRAIN)
+    }
+    return [
+        (name, world, rows, condition, seed)
+        for seed in range(FIRST, FIRST + trials)
+        for name, (world, rows) in chosen.items()
+        for condition in CONDITIONS
+    ]
 
 
 def run(
     out: Path, rows: Path, trials: int, only: Sequence[str] = (), *, learn: bool = False, jobs: int = 1
 ) -> list[Cell]:
     """Run what is missing, on several processes, and write the counts of all."""
-    from joblib import Parallel, delayed
-
     for path in (out, rows):
         path.parent.mkdir(parents=True, exist_ok=True)
-    done = read(rows)
-    other = [each for each in done.values() if each.learn != learn]
+    done = {(row["world"], row["condition"], row["seed"]): Trial(**row) for row in read_lines(rows)}
+    other = [row for row in done.values() if row.learn != learn]
     if other:
         raise SystemExit(f"{rows} holds trials with learn={other[0].learn}: name another file with --rows.")
-    wanted = list(planned(trials, only, learn))
-    with rows.open("a") as file:
-        if rows.stat().st_size and not rows.read_text().endswith("\n"):
-            file.write("\n")
-        missing = [each for each in wanted if (each[0], each[3], each[4]) not in done]
-        pool = Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs")
-        for made in pool(delayed(trial)(*each, learn) for each in missing):
-            done[made.world, made.condition, made.seed] = made
-            file.write(json.dumps(asdict(made)) + "\n")
-            file.flush()
-            print(f"{len(done)} of {len(wanted)}: {made}", file=sys.stderr, flush=True)
+    wanted = {(name, condition, seed): (name, world, size, condition, seed, learn)
+              for name, world, size, condition, seed in planned(trials, only, learn)}  # fmt: skip
+    for result in in_parallel(trial, [call for key, call in wanted.items() if key not in done], jobs):
+        done[result.world, result.condition, result.seed] = result
+        append(rows, [asdict(result)])
+        print(f"{len(done)} of {len(wanted)}: {result}", file=sys.stderr, flush=True)
     groups: dict[tuple[str, str], list[Trial]] = {}
-    for name, _, _, condition, seed in wanted:
+    for name, condition, seed in wanted:
         groups.setdefault((name, condition), []).append(done[name, condition, seed])
-    cells = [cell(each) for each in groups.values()]
-    out.write_text(json.dumps([asdict(each) for each in cells], indent=1) + "\n")
+    cells = [cell(group) for group in groups.values()]
+    out.write_text(json.dumps([asdict(counts) for counts in cells], indent=1) + "\n")
     return cells
 
 
@@ -164,12 +154,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--learn", action="store_true", help="with Auto, which trains networks, as the headline")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--rows", type=Path, help="where trials are kept; results/NAME.jsonl by default")
-    told = parser.parse_args(arguments)
-    if told.what == "page":
-        page(told.out)
+    options = parser.parse_args(arguments)
+    if options.what == "page":
+        page(options.out)
         return
-    rows = Path("results") / f"{told.out.stem}.jsonl" if told.rows is None else told.rows
-    run(told.out, rows, told.trials, told.only, learn=told.learn, jobs=told.jobs)
+    rows = options.rows or Path("results") / f"{options.out.stem}.jsonl"
+    run(options.out, rows, options.trials, options.only, learn=options.learn, jobs=options.jobs)
 
 
 if __name__ == "__main__":

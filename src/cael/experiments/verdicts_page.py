@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from cael.experiments.broken import CONDITIONS, worlds
+from cael.experiments.ledger import read_json
+from cael.experiments.markdown import table
 
 LEVELS = ("ok", "caution", "refuse")
+HEADS = (*LEVELS, "truth outside", "false ok", "outside, given ok")
 
 
 def share(count: int, trials: int) -> str:
@@ -25,76 +29,63 @@ def share(count: int, trials: int) -> str:
     return f"{100 * p:.1f}\u00a0±\u00a0{100 * math.sqrt(p * (1 - p) / trials):.1f}"
 
 
-def added(cells: Iterable[dict[str, Any]]) -> dict[str, int]:
-    """The sums of the counts of several cells."""
-    names = ("trials", *LEVELS, "errors", *(f"{level}_missed" for level in LEVELS))
-    listed = list(cells)
-    return {name: sum(each[name] for each in listed) for name in names}
+def added(cells: Iterable[dict[str, Any]]) -> Counter[str]:
+    """The sums of the counts of several cells; missed: whatever the verdict, refused: by an error, too."""
+    total: Counter[str] = Counter()
+    for cell in cells:
+        total.update({name: count for name, count in cell.items() if name not in ("world", "condition", "rows")})
+    total["missed"] = sum(total[f"{level}_missed"] for level in LEVELS)
+    total["refused"] = total["refuse"] + total["errors"]
+    return total
 
 
-def line(label: str, total: dict[str, int]) -> str:
+def shares(total: Counter[str]) -> list[str]:
+    """The share of each verdict, of intervals without the truth, and of a false "ok" among all and among "ok"."""
     n = total["trials"]
-    missed = sum(total[f"{level}_missed"] for level in LEVELS)
-    # An error is a refusal that cannot be overlooked.
-    refused = total["refuse"] + total["errors"]
-    cells = [label, *(share(each, n) for each in (total["ok"], total["caution"], refused, missed))]
-    cells += [f"**{share(total['ok_missed'], n)}**", share(total["ok_missed"], total["ok"])]
-    return "| " + " | ".join(cells) + " |"
+    parts = [share(total[name], n) for name in ("ok", "caution", "refused", "missed")]
+    return [*parts, f"**{share(total['ok_missed'], n)}**", share(total["ok_missed"], total["ok"])]
 
 
 def markdown(cells: Sequence[dict[str, Any]]) -> str:
     """A line for each condition, over all worlds."""
-    heads = ["log", *LEVELS, "truth outside", "false ok", "outside, given ok"]
-    lines = ["| " + " | ".join(heads) + " |", "|---|" + "---:|" * 6]
-    for condition in CONDITIONS:
-        same = [each for each in cells if each["condition"] == condition]
-        if same:
-            lines.append(line(condition, added(same)))
-    return "\n".join(lines) + "\n"
+    totals = {condition: added(cell for cell in cells if cell["condition"] == condition) for condition in CONDITIONS}
+    return table(["log", *HEADS], [[name, *shares(total)] for name, total in totals.items() if total["trials"]])
 
 
 def markdown_worlds(cells: Sequence[dict[str, Any]]) -> str:
     """A line for each world: its sound logs, and its broken ones."""
     heads = ["world", "rows", "sound: ok", "outside, given ok", "broken: ok", "truth outside", "false ok"]
-    lines = ["| " + " | ".join(heads) + " |", "|---|" + "---:|" * 6]
-    for world in dict.fromkeys(each["world"] for each in cells):
-        own = [each for each in cells if each["world"] == world]
-        sound = added(each for each in own if each["condition"] == "sound, logging policy known")
-        broken = added(each for each in own if not each["condition"].startswith("sound"))
-        missed = sum(broken[f"{level}_missed"] for level in LEVELS)
-        row = [
-            world, f"{own[0]['rows']:,}", share(sound["ok"], sound["trials"]), share(sound["ok_missed"], sound["ok"]),
-            share(broken["ok"], broken["trials"]), share(missed, broken["trials"]),
-            f"**{share(broken['ok_missed'], broken['trials'])}**",
-        ]  # fmt: skip
-        lines.append("| " + " | ".join(row) + " |")
-    return "\n".join(lines) + "\n"
+    rows = []
+    for world in dict.fromkeys(cell["world"] for cell in cells):
+        here = [cell for cell in cells if cell["world"] == world]
+        sound = added(cell for cell in here if cell["condition"] == "sound, logging policy known")
+        broken = added(cell for cell in here if not cell["condition"].startswith("sound"))
+        accepted, _, _, missed, false_ok, _ = shares(broken)
+        good = [share(sound["ok"], sound["trials"]), share(sound["ok_missed"], sound["ok"])]
+        rows.append([world, f"{here[0]['rows']:,}", *good, accepted, missed, false_ok])
+    return table(heads, rows)
 
 
 def markdown_learned(plain: Sequence[dict[str, Any]], learned: Sequence[dict[str, Any]]) -> str:
     """For each condition a line by SNDR and one by Auto, over the worlds that both were run on."""
     if not learned:
         return "Not measured with Auto yet; `make verdicts-learned` does it.\n"
-    used = list(dict.fromkeys(each["world"] for each in learned))
+    used = list(dict.fromkeys(cell["world"] for cell in learned))
     left_out = [name for name in worlds() if name not in used]
-    told = f"Worlds: {', '.join(used)}."
+    text = f"Worlds: {', '.join(used)}."
     if left_out:
-        told += f" Left out, since training takes too long there: {', '.join(left_out)}."
-    heads = ["log", "headline", "logs", *LEVELS, "truth outside", "false ok", "outside, given ok"]
-    lines = [told, "", "| " + " | ".join(heads) + " |", "|---|---|" + "---:|" * 7]
-    for condition in CONDITIONS:
-        for name, cells in (("SNDR", plain), ("Auto", learned)):
-            total = added(each for each in cells if each["condition"] == condition and each["world"] in used)
-            if total["trials"]:
-                lines.append(line(f"{condition} | {name} | {total['trials']}", total))
-    return "\n".join(lines) + "\n"
+        text += f" Left out, since training takes too long there: {', '.join(left_out)}."
+    rows = []
+    for condition, (name, cells) in product(CONDITIONS, (("SNDR", plain), ("Auto", learned))):
+        total = added(cell for cell in cells if cell["condition"] == condition and cell["world"] in used)
+        if total["trials"]:
+            rows.append([condition, name, str(total["trials"]), *shares(total)])
+    return f"{text}\n\n{table(['log', 'headline', 'logs', *HEADS], rows, words=2)}"
 
 
 def page(folder: Path) -> None:
     """Render the results in `folder` as the tables that the documentation includes."""
-    plain = json.loads((folder / "verdicts.json").read_text())
-    learned = folder / "verdicts_learned.json"
+    plain, learned = read_json(folder / "verdicts.json", []), read_json(folder / "verdicts_learned.json", [])
     (folder / "verdicts.inc").write_text(markdown(plain))
     (folder / "verdicts_worlds.inc").write_text(markdown_worlds(plain))
-    told = markdown_learned(plain, json.loads(learned.read_text()) if learned.exists() else [])
-    (folder / "verdicts_learned.inc").write_text(told)
+    (folder / "verdicts_learned.inc").write_text(markdown_learned(plain, learned))

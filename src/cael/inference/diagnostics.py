@@ -17,6 +17,9 @@ NOTHING_LEARNED = (
 )
 
 
+NOT_TRAINED = "The outcome model was trained on the rows it predicts: the interval is too narrow."
+
+
 @final
 @dataclass(frozen=True)
 class Candidate:
@@ -133,14 +136,10 @@ class Diagnostics:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain types, ready for JSON; an infinite bandwidth is null."""
-        told = asdict(self)
+        numbers = asdict(self)
         if self.embedding is not None and math.isinf(self.embedding.bandwidth):
-            told["embedding"]["bandwidth"] = None
-        return {
-            **told,
-            "path": [asdict(candidate) for candidate in self.path],
-            "warnings": list(self.warnings),
-        }
+            numbers["embedding"]["bandwidth"] = None
+        return {**numbers, "path": list(numbers["path"]), "warnings": list(self.warnings)}
 
 
 @final
@@ -156,14 +155,11 @@ class WeightFacts:
     expected: float = 1.0
 
 
-def weight_facts(
-    w: Floats, clusters_stderr: float, unsupported_mass: float | None, expected: float = 1.0
-) -> WeightFacts:
-    """Facts about weights whose mean should be `expected`; `clusters_stderr` is the standard error of that mean."""
-    mean = float(w.mean())
-    z = (mean - expected) / clusters_stderr if clusters_stderr > 0 else None
-    tail = tail_index(w)
-    return WeightFacts(len(w), mean, z, None if math.isnan(tail) else tail, unsupported_mass, expected)
+def weight_facts(w: Floats, error: float, unsupported_mass: float | None) -> WeightFacts:
+    """Facts about weights whose mean should be 1, and has this standard error."""
+    mean, tail = float(w.mean()), tail_index(w)
+    z = (mean - 1.0) / error if error > 0 else None
+    return WeightFacts(len(w), mean, z, None if math.isnan(tail) else tail, unsupported_mass)
 
 
 def weighted(
@@ -193,23 +189,15 @@ def weighted_by(
     extra: tuple[str, ...] = (),
 ) -> Diagnostics:
     """The same, from the effective sample size, the largest weight and the mean (by default that of the facts)."""
-    mean = facts.mean if mean is None else mean
-    found = Diagnostics(
-        n=facts.n,
-        effective_sample_size=effective,
-        max_weight=largest,
-        mean_weight=mean,
-        mean_weight_z=facts.z,
-        tail_index=facts.tail,
-        unsupported_mass=facts.unsupported_mass,
-        clipped_share=clipped_share,
-        cross_fitted=cross_fitted,
-    )
-    return with_warnings(found, (*doubts(found, DEFAULT), *extra))
+    diagnostics = Diagnostics(
+        facts.n, effective, largest, facts.mean if mean is None else mean, facts.z, facts.tail, facts.unsupported_mass,
+        clipped_share, cross_fitted,
+    )  # fmt: skip
+    return with_warnings(diagnostics, (*doubts(diagnostics, DEFAULT), *extra))
 
 
-def with_warnings(found: Diagnostics, warnings: tuple[str, ...]) -> Diagnostics:
-    return replace(found, warnings=(*found.warnings, *warnings))
+def with_warnings(diagnostics: Diagnostics, warnings: tuple[str, ...]) -> Diagnostics:
+    return replace(diagnostics, warnings=(*diagnostics.warnings, *warnings))
 
 
 def doubts(diagnostics: Diagnostics, limits: Thresholds) -> tuple[str, ...]:
@@ -259,47 +247,42 @@ def _mean_remarks(d: Diagnostics, limits: Thresholds) -> list[tuple[bool, str]]:
     remarks = []
     if d.mean_weight_z is not None:
         raw = f"mean weight is {d.mean_weight:.3g}," if d.clipped_share is None else "mean of the unmodified weights is"
-        told = (
+        sentence = (
             f"The {raw} {d.mean_weight_z:+.1f} standard errors from what it should be: the propensities may be "
             "wrong, or the target plays what the log does not hold."
         )
-        remarks.append((limits.cautions("mean_weight_z", abs(d.mean_weight_z)), told))
+        remarks.append((limits.cautions("mean_weight_z", abs(d.mean_weight_z)), sentence))
     if d.training is not None and d.mean_weight is not None:
-        told = (
+        sentence = (
             f"The mean weight is {d.mean_weight:.2f}, far from 1: the learned posterior loses or invents target mass."
         )
-        remarks.append((abs(d.mean_weight - 1) > limits.mean_weight_gap, told))
+        remarks.append((abs(d.mean_weight - 1) > limits.mean_weight_gap, sentence))
     return remarks
 
 
 def _support_remarks(d: Diagnostics, limits: Thresholds) -> list[tuple[bool, str]]:
     remarks = []
     if d.tail_index is not None:
-        told = f"The weights have a heavy tail (Pareto k = {d.tail_index:.2f}): the interval is too narrow."
-        remarks.append((limits.cautions("tail_index", d.tail_index), told))
+        sentence = f"The weights have a heavy tail (Pareto k = {d.tail_index:.2f}): the interval is too narrow."
+        remarks.append((limits.cautions("tail_index", d.tail_index), sentence))
     if d.unsupported_mass is not None:
-        told = (
+        sentence = (
             f"{d.unsupported_mass:.1%} of the target's probability lies on actions that the logging policy never plays."
         )
-        remarks.append((limits.cautions("unsupported_mass", d.unsupported_mass), told))
-    told = "The outcome model was trained on the rows it predicts: the interval is too narrow."
-    return [*remarks, (d.cross_fitted is False, told)]
+        remarks.append((limits.cautions("unsupported_mass", d.unsupported_mass), sentence))
+    return [*remarks, (d.cross_fitted is False, NOT_TRAINED)]
 
 
 def of_contrast(a: Diagnostics, b: Diagnostics) -> Diagnostics:
     """Diagnostics of a - b: the weaker of the two in each respect, and the warnings of both; without a floor."""
 
-    def worst(pick: Any, x: Any, y: Any) -> Any:
-        known = [value for value in (x, y) if value is not None]
-        return pick(known) if known else None
+    def worst(pick: Any, name: str) -> Any:
+        return pick((value for value in (getattr(a, name), getattr(b, name)) if value is not None), default=None)
 
     return Diagnostics(
         n=a.n,
-        effective_sample_size=worst(min, a.effective_sample_size, b.effective_sample_size),
-        max_weight=worst(max, a.max_weight, b.max_weight),
-        tail_index=worst(max, a.tail_index, b.tail_index),
-        unsupported_mass=worst(max, a.unsupported_mass, b.unsupported_mass),
-        cross_fitted=worst(min, a.cross_fitted, b.cross_fitted),
+        **{name: worst(min, name) for name in ("effective_sample_size", "cross_fitted")},
+        **{name: worst(max, name) for name in ("max_weight", "tail_index", "unsupported_mass")},
         bias_bound=None if a.bias_bound is None or b.bias_bound is None else a.bias_bound + b.bias_bound,
         choices=a.choices * b.choices,  # each pair of candidates could have been the one
         warnings=tuple(dict.fromkeys((*a.warnings, *b.warnings))),

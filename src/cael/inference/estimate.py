@@ -162,7 +162,7 @@ class Estimate:
         z = self.contributions - self.value
         spread = inference.stderr(z)
         z = self.value + z * (self.stderr / spread if spread > 0 else 0.0)
-        return inference.interval(z, level, method, bounds=None, resamples=resamples, seed=seed)
+        return inference.interval(z, level, method, resamples=resamples, seed=seed)
 
     def _bias_aware(self, level: float) -> Interval:
         d = self.diagnostics
@@ -196,9 +196,8 @@ class Estimate:
         """Independent units with a known range whose mean is the value: rows, or the scaled plain sums of clusters."""
         if self.clusters is None:
             return self.contributions, bounds
-        sizes = np.unique(self.clusters, return_counts=True)[1]
+        _, codes, sizes = np.unique(self.clusters, return_inverse=True, return_counts=True)
         scale = len(sizes) / len(self.contributions)
-        codes = np.unique(self.clusters, return_inverse=True)[1]
         low, high = (scale * bound * np.array([sizes.min(), sizes.max()]) for bound in bounds)
         sums = (scale * np.bincount(codes, weights=self.contributions)).astype(np.float64)
         return sums, (float(low.min()), float(high.max()))
@@ -212,7 +211,7 @@ class Estimate:
                 f"cannot subtract {other.estimator} from {self.estimator}: they come from different logs "
                 f"({self.fingerprint[:12]}..., {other.fingerprint[:12]}...), so their rows are not paired."
             )
-        found = Estimate(
+        contrast = Estimate(
             estimator=f"{self.estimator} - {other.estimator}",
             value=self.value - other.value,
             contributions=self.contributions - other.contributions,
@@ -222,9 +221,11 @@ class Estimate:
             sums=None if self.sums is None or other.sums is None else self.sums.minus(other.sums),
         )
         floor = contrast_floor(
-            (self.stderr, other.stderr, found.stderr), (self.diagnostics.stderr_floor, other.diagnostics.stderr_floor)
+            (self.stderr, other.stderr, contrast.stderr),
+            (self.diagnostics.stderr_floor, other.diagnostics.stderr_floor),
         )
-        return found if floor is None else replace(found, diagnostics=replace(found.diagnostics, stderr_floor=floor))
+        diagnostics = replace(contrast.diagnostics, stderr_floor=floor)
+        return contrast if floor is None else replace(contrast, diagnostics=diagnostics)
 
     def to_dict(self, level: float = 0.95) -> dict[str, Any]:
         """Plain types, ready for JSON, without contributions. interval: the one that decisions rest on, at `level`;

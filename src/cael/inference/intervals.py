@@ -65,16 +65,16 @@ def units(contributions: Floats, clusters: Ints | None) -> Floats:
     return value + len(sums) / len(contributions) * sums
 
 
-def bucketed(z: Floats, seed: int, buckets: int = BUCKETS) -> Floats:
-    """At most `buckets` sums of randomly grouped units, scaled so that their mean is that of z."""
+def bucketed(z: Floats, seed: int) -> Floats:
+    """At most BUCKETS sums of randomly grouped units, scaled so that their mean is that of z."""
     n = len(z)
-    if n <= buckets:
+    if n <= BUCKETS:
         return z
-    value, rng, sums = z.mean(), np.random.default_rng(seed), np.zeros(buckets)
+    value, rng, sums = z.mean(), np.random.default_rng(seed), np.zeros(BUCKETS)
     for start in range(0, n, BLOCK):  # in blocks, so that no second array of n is made
         part = z[start : start + BLOCK] - value
-        sums += np.bincount(rng.integers(0, buckets, len(part), dtype=np.uint16), weights=part, minlength=buckets)
-    return value + buckets / n * sums
+        sums += np.bincount(rng.integers(0, BUCKETS, len(part), dtype=np.uint16), weights=part, minlength=BUCKETS)
+    return value + BUCKETS / n * sums
 
 
 def stderr(z: Floats) -> float:
@@ -84,21 +84,6 @@ def stderr(z: Floats) -> float:
     return math.sqrt(squares / (n - 1) / n)
 
 
-def normal(z: Floats, level: float) -> Interval:
-    from scipy.special import ndtri
-
-    half = float(ndtri(0.5 + level / 2)) * stderr(z)
-    return _around(z, half, level, "normal")
-
-
-def student(z: Floats, level: float) -> Interval:
-    """Student's t with (units - 1) degrees of freedom."""
-    from scipy.special import stdtrit
-
-    half = float(stdtrit(len(z) - 1, 0.5 + level / 2)) * stderr(z)
-    return _around(z, half, level, "t")
-
-
 def around(value: float, error: float, level: float, method: str, freedom: int) -> Interval:
     """value +- a quantile of the normal distribution, or of Student's t, times a known standard error."""
     from scipy.special import ndtri, stdtrit
@@ -106,11 +91,6 @@ def around(value: float, error: float, level: float, method: str, freedom: int) 
     check_level(level)
     quantile = ndtri(0.5 + level / 2) if method == "normal" else stdtrit(freedom, 0.5 + level / 2)
     half = float(quantile) * error
-    return Interval(value - half, value + half, level, method)
-
-
-def _around(z: Floats, half: float, level: float, method: str) -> Interval:
-    value = float(z.mean())
     return Interval(value - half, value + half, level, method)
 
 
@@ -157,9 +137,8 @@ def bca(z: Floats, level: float, *, resamples: int = 999, seed: int = 0) -> Inte
             "or use method='t'."
         )
     bias, centred = ndtri(below), z - value
-    acceleration = (
-        (centred**3).sum() / (centred**2).sum() ** 1.5 / 6
-    )  # the jackknife's, which a mean has in closed form
+    # The jackknife's acceleration, which a mean has in closed form.
+    acceleration = (centred**3).sum() / (centred**2).sum() ** 1.5 / 6
     ends = bias + ndtri([0.5 - level / 2, 0.5 + level / 2])
     low, high = np.quantile(means, ndtr(bias + ends / (1 - acceleration * ends)))
     return Interval(float(low), float(high), level, "bca")
@@ -275,15 +254,19 @@ def max_t(columns: Floats, level: float, *, resamples: int = 4000, seed: int = 0
 
 
 def interval(
-    z: Floats, level: float, method: str, *, bounds: tuple[float, float] | None, resamples: int, seed: int
+    z: Floats,
+    level: float,
+    method: str,
+    *,
+    bounds: tuple[float, float] | None = None,
+    resamples: int = 999,
+    seed: int = 0,
 ) -> Interval:
     """The interval of independent units z by a method's name, which needs no more than they."""
     check_level(level)
     positive_int("resamples", resamples)
-    if method == "normal":
-        return normal(z, level)
-    if method == "t":
-        return student(z, level)
+    if method in ("normal", "t"):
+        return around(float(z.mean()), stderr(z), level, method, len(z) - 1)
     if method == "studentised":
         return studentised(z, level, resamples=resamples, seed=seed)
     if method == "bca":

@@ -42,9 +42,8 @@ def lift_of(estimate: Estimate, baseline: Estimate, control: Combination | None 
 def slope_of(contrast: Combination, control: Combination) -> float:
     """-cov(z, c) / var(c) over the independent units, rows or clusters; 0 where the control does not vary."""
     square = control.covariance(control)
-    if square <= ROUNDING**2 * max(size_of(control), 1e-300):
-        return 0.0
-    return -contrast.covariance(control) / square
+    varies = square > ROUNDING**2 * max(size_of(control), 1e-300)
+    return -contrast.covariance(control) / square if varies else 0.0
 
 
 def without_rounding(rest: Combination, whole: Combination) -> Combination:

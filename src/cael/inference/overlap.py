@@ -57,11 +57,11 @@ class Overlap:
 
     def labelled(self, names: Sequence[object]) -> Overlap:
         """The same, with the names (k,) of the actions."""
-        return replace(self, actions=tuple(replace(each, label=str(names[each.action])) for each in self.actions))
+        return replace(self, actions=tuple(replace(row, label=str(names[row.action])) for row in self.actions))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain types, ready for JSON."""
-        return {**asdict(self), "actions": [asdict(each) for each in self.actions]}
+        return {**asdict(self), "actions": [asdict(row) for row in self.actions]}
 
 
 def binned(

@@ -7,8 +7,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import final
 
+import numpy as np
+
 from cael.common.types import Floats
-from cael.inference import weights as W
 
 
 class WeightRule(ABC):
@@ -40,7 +41,7 @@ class Clip(WeightRule):
     most: float
 
     def __call__(self, w: Floats, propensities: Floats) -> Floats:
-        return W.clip(w, self.most)
+        return np.minimum(w, self.most)
 
     @property
     def ceiling(self) -> float | None:
@@ -50,12 +51,12 @@ class Clip(WeightRule):
 @final
 @dataclass(frozen=True)
 class Switch(WeightRule):
-    """w where w <= tau, else 0."""
+    """w where w <= tau, else 0 (Wang et al. 2017)."""
 
     tau: float
 
     def __call__(self, w: Floats, propensities: Floats) -> Floats:
-        return W.switch(w, self.tau)
+        return np.where(w <= self.tau, w, 0.0)
 
     @property
     def ceiling(self) -> float | None:
@@ -65,12 +66,14 @@ class Switch(WeightRule):
 @final
 @dataclass(frozen=True)
 class Shrink(WeightRule):
-    """lambda w / (w^2 + lambda), which is largest, sqrt(lambda) / 2, at w = sqrt(lambda)."""
+    """lambda w / (w^2 + lambda) (Su et al. 2020), which is largest, sqrt(lambda) / 2, at w = sqrt(lambda)."""
 
     lambda_: float
 
     def __call__(self, w: Floats, propensities: Floats) -> Floats:
-        return W.shrink(w, self.lambda_)
+        if math.isinf(self.lambda_):
+            return w
+        return self.lambda_ * w / (w**2 + self.lambda_) if self.lambda_ > 0 else np.zeros_like(w)
 
     @property
     def ceiling(self) -> float | None:
@@ -80,12 +83,13 @@ class Shrink(WeightRule):
 @final
 @dataclass(frozen=True)
 class SubGaussian(WeightRule):
-    """w / (1 - lambda + lambda w)."""
+    """w / (1 - lambda + lambda w), from w at lambda = 0 to 1 at lambda = 1 (Metelli et al. 2021)."""
 
     lambda_: float
 
     def __call__(self, w: Floats, propensities: Floats) -> Floats:
-        return W.subgaussian(w, self.lambda_)
+        below = 1 - self.lambda_ + self.lambda_ * w
+        return np.divide(w, below, out=np.zeros_like(w), where=below > 0)
 
     @property
     def ceiling(self) -> float | None:

@@ -1,4 +1,4 @@
-"""Importance weights: pure functions of arrays of shape (n,). Names follow the papers."""
+"""What is read off importance weights: pure functions of arrays of shape (n,). Names follow the papers."""
 
 from __future__ import annotations
 
@@ -9,55 +9,9 @@ import numpy as np
 from cael.common.types import Floats
 
 
-def ratio(target: Floats, propensities: Floats) -> Floats:
-    """w = pi(a|x) / mu(a|x)."""
-    return target / propensities
-
-
-def clip(w: Floats, ceiling: float) -> Floats:
-    """min(w, ceiling)."""
-    return np.minimum(w, ceiling)
-
-
-def switch(w: Floats, tau: float) -> Floats:
-    """w where w <= tau, else 0 (Wang et al. 2017)."""
-    return np.where(w <= tau, w, 0.0)
-
-
-def shrink(w: Floats, lambda_: float) -> Floats:
-    """lambda w / (w^2 + lambda): 0 as lambda -> 0, w as lambda -> inf (Su et al. 2020)."""
-    if math.isinf(lambda_):
-        return w
-    return lambda_ * w / (w**2 + lambda_) if lambda_ > 0 else np.zeros_like(w)
-
-
-def subgaussian(w: Floats, lambda_: float) -> Floats:
-    """w / (1 - lambda + lambda w): w at lambda = 0, 1 at lambda = 1 (Metelli et al. 2021)."""
-    below = 1 - lambda_ + lambda_ * w
-    return np.divide(w, below, out=np.zeros_like(w), where=below > 0)
-
-
-def subgaussian_lambda(w: Floats, delta: float = 0.05) -> float:
-    """The lambda of Metelli et al. 2021: sqrt(2 log(1/delta) / (3 n E[w^2])), at most 1."""
-    return lambda_of(float(np.mean(w**2)), len(w), delta)
-
-
-def lambda_of(second: float, n: int, delta: float = 0.05) -> float:
-    """`subgaussian_lambda` of n weights with this mean square."""
-    return 0.0 if second == 0 else min(1.0, math.sqrt(2 * math.log(1 / delta) / (3 * n * second)))
-
-
-def best_baseline(w: Floats, r: Floats) -> float:
-    """The constant b that minimises Var(w (r - b) + b): E[(w^2 - w) r] / E[w^2 - w], w centred; 0 if w is constant.
-
-    Written as a covariance, Cov(w r, w) / Var(w), it does not lose digits when w is nearly constant.
-    """
-    centred = w - w.mean()
-    spread = float(centred @ centred)
-    if spread <= 1e-24 * len(w):
-        return 0.0
-    wr = w * r
-    return float((wr - wr.mean()) @ centred) / spread
+def lambda_of(second: float, n: int) -> float:
+    """The lambda of Metelli et al. 2021 for n weights with this mean square: sqrt(2 log(1/0.05) / (3 n E[w^2]))."""
+    return 0.0 if second == 0 else min(1.0, math.sqrt(2 * math.log(20) / (3 * n * second)))
 
 
 def effective_sample_size(w: Floats) -> float:

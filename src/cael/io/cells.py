@@ -31,14 +31,10 @@ class Flaw:
     example: str = ""
 
 
-def flaws(column: str, found: dict[str, Mask], values: Any = None) -> list[Flaw]:
+def flaws(column: str, masks: dict[str, Mask], values: Any = None) -> list[Flaw]:
     """Those of the masks that hold any row."""
-    told = []
-    for what, mask in found.items():
-        rows = np.flatnonzero(mask)
-        if len(rows):
-            told.append(Flaw(column, what, rows, "" if values is None else str(values[int(rows[0])])))
-    return told
+    held = [(what, rows) for what, mask in masks.items() if len(rows := np.flatnonzero(mask))]
+    return [Flaw(column, what, rows, "" if values is None else str(values[int(rows[0])])) for what, rows in held]
 
 
 def plain(chunk: Any) -> Any:
@@ -58,12 +54,16 @@ def numbers(column: str, chunks: list[Any]) -> tuple[Floats, list[Flaw]]:
     parts = [_numbers(column, chunk) for chunk in chunks]
     values = _joined([part[0] for part in parts], np.float64)
     missing, wrong = _joined([part[1] for part in parts], bool), _joined([part[2] for part in parts], bool)
-    infinite = np.isinf(values)
     example = next((part[3] for part in parts if part[3]), "")
-    found = flaws(column, {"is missing": missing & ~wrong})
-    found += [Flaw(column, "is not a number", each.rows, example) for each in flaws(column, {"": wrong})]
-    found += flaws(column, {"is infinite": infinite}, values)
-    return values, found
+    unread = [Flaw(column, "is not a number", flaw.rows, example) for flaw in flaws(column, {"": wrong})]
+    infinite = flaws(column, {"is infinite": np.isinf(values)}, values)
+    return values, [*flaws(column, {"is missing": missing & ~wrong}), *unread, *infinite]
+
+
+def propensities(column: str, chunks: list[Any]) -> tuple[Floats, list[Flaw]]:
+    """As `numbers`, in (0, 1]."""
+    values, wrong = numbers(column, chunks)
+    return values, [*wrong, *flaws(column, {"is not above 0": values <= 0, "is above 1": values > 1}, values)]
 
 
 def _numbers(column: str, chunk: Any) -> tuple[Floats, Mask, Mask, str]:
@@ -198,13 +198,11 @@ def lists(column: str, chunks: list[Any], cast: Callable[[str, list[Any]], Any])
         return np.empty(0, np.intp), cast(column, []), []
     n = np.concatenate(lengths)
     values = cast(column, entries)
-    bad_entries = values[-1]
     owner = np.repeat(np.arange(len(n)), np.maximum(n, 0))
-    found = [
-        Flaw(column, f"has an entry that {each.what}", np.unique(owner[each.rows]), each.example)
-        for each in bad_entries
+    wrong = [
+        Flaw(column, f"has an entry that {flaw.what}", np.unique(owner[flaw.rows]), flaw.example) for flaw in values[-1]
     ]
-    return n, values[:-1], [*flaws(column, {"is missing": n < 0}), *found]
+    return n, values[:-1], [*flaws(column, {"is missing": n < 0}), *wrong]
 
 
 def _lengths(chunk: Any) -> Ints:
@@ -218,17 +216,17 @@ def _json_lists(column: str, chunk: Any) -> Any:
 
     cells = [cell if cell and cell.strip() else "null" for cell in plain(chunk).to_pylist()]
     try:
-        found = pa.array(json.loads(f"[{','.join(cells)}]"))
+        parsed = pa.array(json.loads(f"[{','.join(cells)}]"))
     except (ValueError, pa.ArrowException):
-        found = None
-    if found is not None and found.null_count == len(found):
-        return pa.nulls(len(found), pa.list_(pa.float64()))
-    if found is None or not is_list(found.type) or len(found) != len(cells):
+        parsed = None
+    if parsed is not None and parsed.null_count == len(parsed):
+        return pa.nulls(len(parsed), pa.list_(pa.float64()))
+    if parsed is None or not is_list(parsed.type) or len(parsed) != len(cells):
         raise InputError(
             f'column {column!r} must hold lists; in a text file these are written [0.1, 0.9] or ["a", "b"]; '
             f"got {_first_not_list(cells)}."
         )
-    return found
+    return parsed
 
 
 def _first_not_list(cells: list[str]) -> str:

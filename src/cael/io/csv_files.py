@@ -37,10 +37,9 @@ class Copy:
     def schema(self) -> Any:
         return self.reader().schema
 
-    def batches(self, columns: list[str]) -> Iterator[Any]:
+    def batches(self) -> Iterator[Any]:
         file = self.reader()
-        for at in range(file.num_record_batches):
-            yield file.get_batch(at).select(columns)
+        yield from map(file.get_batch, range(file.num_record_batches))
 
 
 def copied(path: Path, small: int = SMALL, block: int = BLOCK) -> Copy:
@@ -55,31 +54,30 @@ def copied(path: Path, small: int = SMALL, block: int = BLOCK) -> Copy:
     threads = True
     while True:
         try:
-            return _written(_opened(path, types, block, threads), path, in_memory)
+            reader = open_csv(path, types, block, threads=threads)
+            types = types or dict(zip(reader.schema.names, reader.schema.types, strict=True))
+            return _written(reader, path, in_memory)
         except pa.ArrowInvalid as error:
-            found = CONVERSION.match(str(error))
-            if found is not None:
-                _widen(types, int(found[1]))
+            misfit = CONVERSION.match(str(error))
+            if misfit is not None:
+                _widen(types, int(misfit[1]))
             elif threads:
                 threads = False  # once more on one thread, which can say in which row
             else:
                 raise
 
 
-def _opened(path: Path, types: dict[str, Any], block: int, threads: bool) -> Any:
-    """A reader of the file; `types`, empty at first, gets those of the first block."""
+def open_csv(path: Path, types: dict[str, Any], block: int = BLOCK, *, threads: bool = False) -> Any:
+    """A reader of the file, block by block; columns without a type get that of the first block."""
     from pyarrow import csv
 
     tab = path.name.lower().endswith((".tsv", ".tsv.gz"))
-    reader = csv.open_csv(
+    return csv.open_csv(
         path,
         csv.ReadOptions(use_threads=threads, block_size=block),
         csv.ParseOptions(delimiter="\t" if tab else ",", newlines_in_values=True),
         csv.ConvertOptions(quoted_strings_can_be_null=False, column_types=types),
     )
-    if not types:
-        types.update(zip(reader.schema.names, reader.schema.types, strict=True))
-    return reader
 
 
 def _widen(types: dict[str, Any], column: int) -> None:
@@ -112,9 +110,9 @@ def _written(reader: Any, path: Path, in_memory: bool) -> Copy:
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    found = Copy(folder / "log.arrow")
-    weakref.finalize(found, shutil.rmtree, folder, True)
-    return found
+    copy = Copy(folder / "log.arrow")
+    weakref.finalize(copy, shutil.rmtree, folder, True)
+    return copy
 
 
 def _asked(path: Path, write: Any) -> Any:

@@ -14,7 +14,7 @@ from cael.errors import InputError, positive_int
 from cael.io import cells
 from cael.io.cells import Flaw
 from cael.io.kinds import is_list, is_text
-from cael.io.roles import CONVENTIONS, matching
+from cael.io.roles import CONVENTIONS, conventional, matching
 from cael.io.sources import Source, open_source
 
 MAX_CATEGORIES = 100
@@ -49,28 +49,38 @@ class Actions:
         return place[codes]
 
     def shown(self) -> str:
-        some = ", ".join(repr(each) for each in self.labels[:5])
-        return f"{some}{', ...' if len(self) > 5 else ''} ({len(self)} actions of {self.source})"
+        first = ", ".join(repr(label) for label in self.labels[:5])
+        return f"{first}{', ...' if len(self) > 5 else ''} ({len(self)} actions of {self.source})"
 
 
 def read_actions(
     source: Source, column: str, table: Any, n_actions: int | None
 ) -> tuple[Ints, Actions, list[Flaw], list[str]]:
     """Action numbers (n,), the actions, the flaws, and what to tell the user."""
-    codes, distinct, found = cells.labels(column, source.chunks(column))
+    codes, distinct, flaws = cells.labels(column, source.chunks(column))
     if not distinct:
         raise InputError(f"column {column!r} of {source.name} holds no action: {len(codes)} rows, all missing.")
-    if table is not None:
-        actions, notes = action_table(table, n_actions)
-    else:
-        actions, notes = from_log(column, distinct, n_actions)
+    actions, notes = from_log(column, distinct, n_actions) if table is None else action_table(table, n_actions)
+    where = f"is not in 0..{len(actions) - 1}" if table is None else f"is not in the actions of {actions.source}"
+    numbers, unknown = numbered(column, codes, distinct, actions, where)
+    return numbers, actions, [*flaws, *unknown], notes
+
+
+def action_numbers(column: str, chunks: list[Any], actions: Actions) -> tuple[Ints, list[Flaw]]:
+    """Action numbers of a column of actions; unknown ones are flaws."""
+    codes, distinct, flaws = cells.labels(column, chunks)
+    numbers, unknown = numbered(column, codes, distinct, actions, "")
+    return numbers, [*flaws, *unknown]
+
+
+def numbered(column: str, codes: Ints, distinct: Sequence[Any], actions: Actions, what: str) -> tuple[Ints, list[Flaw]]:
+    """Action numbers of codes into labels, and a flaw where there are unknown ones. what: is wrong with them."""
     numbers = actions.numbers(codes, distinct)
-    unknown = numbers == -2
-    if unknown.any():
-        where = f"0..{len(actions) - 1}" if table is None else f"the actions of {actions.source}"
-        example = repr(distinct[codes[int(np.flatnonzero(unknown)[0])]])
-        found = [*found, Flaw(column, f"is not in {where}", np.flatnonzero(unknown), example)]
-    return numbers, actions, found, notes
+    unknown = np.flatnonzero(numbers == -2)
+    if not len(unknown):
+        return numbers, []
+    what = what or f"is not among the actions {actions.shown()}"
+    return numbers, [Flaw(column, what, unknown, repr(distinct[codes[unknown[0]]]))]
 
 
 def from_log(column: str, distinct: list[Any], n_actions: int | None) -> tuple[Actions, list[str]]:
@@ -92,39 +102,35 @@ def from_log(column: str, distinct: list[Any], n_actions: int | None) -> tuple[A
     ]
 
 
-def action_table(given: Any, n_actions: int | None) -> tuple[Actions, list[str]]:
-    table = open_source(given)
-    lower = {name.lower(): name for name in table.names}
-    column = next((lower[name] for name in CONVENTIONS["action"] if name in lower), None)
+def action_table(source: Any, n_actions: int | None) -> tuple[Actions, list[str]]:
+    table = open_source(source)
+    name = f"the action table {table.name}"
+    column = conventional(table, CONVENTIONS["action"])
     if column is None:
         raise InputError(
-            f"the action table {table.name} needs a column 'action' with the action's number or name; it has "
+            f"{name} needs a column 'action' with the action's number or name; it has "
             f"{', '.join(map(repr, table.names))}."
         )
-    codes, distinct, found = cells.labels(column, table.chunks(column))
-    if found:
-        raise InputError(
-            f"the action table {table.name}: column {column!r} is missing in {table.places(found[0].rows)}."
-        )
+    table.load(table.names)
+    codes, distinct, missing = cells.labels(column, table.chunks(column))
+    if missing:
+        raise InputError(f"{name}: column {column!r} is missing in {table.places(missing[0].rows)}.")
     if len(codes) == 0:
-        raise InputError(f"the action table {table.name} has no rows.")
+        raise InputError(f"{name} has no rows.")
     twice = np.flatnonzero(np.bincount(codes, minlength=len(distinct)) > 1)
     if len(twice):
-        rows = np.flatnonzero(codes == twice[0])
-        raise InputError(
-            f"the action table {table.name} lists {distinct[twice[0]]!r} more than once ({table.places(rows)})."
-        )
+        places = table.places(np.flatnonzero(codes == twice[0]))
+        raise InputError(f"{name} lists {distinct[twice[0]]!r} more than once ({places}).")
     labels = [distinct[code] for code in codes]
-    whole = all(isinstance(each, int) for each in labels) and sorted(labels) == list(range(len(labels)))
+    whole = all(isinstance(label, int) for label in labels) and sorted(labels) == list(range(len(labels)))
     order = np.argsort(labels) if whole else np.arange(len(labels))
     if n_actions is not None and n_actions != len(labels):
-        raise InputError(f"n_actions is {n_actions}, but the action table {table.name} lists {len(labels)}.")
-    others = [name for name in table.names if name != column]
+        raise InputError(f"n_actions is {n_actions}, but {name} lists {len(labels)}.")
+    others = [other for other in table.names if other != column]
     features, notes, wrong = matrix(table, others, len(labels))
     if wrong:
-        raise InputError(f"the action table {table.name}: {told(wrong[0], table)}.")
-    ordered = tuple(labels[at] for at in order)
-    return Actions(ordered, features[order] if others else None, table.name), notes
+        raise InputError(f"{name}: {told(wrong[0], table)}.")
+    return Actions(tuple(labels[at] for at in order), features[order] if others else None, table.name), notes
 
 
 def told(flaw: Flaw, source: Source) -> str:
@@ -141,6 +147,7 @@ def matrix(
     blocks: list[Array] = []
     notes: list[str] = []
     wrong: list[Flaw] = []
+    source.load(columns)
     for name in columns:
         chunks, kind = source.chunks(name), source.type_of(name)
         if is_list(kind) or (is_text(kind) and _looks_like_lists(chunks)):
@@ -164,32 +171,30 @@ def _looks_like_lists(chunks: list[Any]) -> bool:
 
 
 def _list_block(name: str, chunks: list[Any]) -> tuple[Floats, list[Flaw]]:
-    lengths, (entries,), found = cells.lists(name, chunks, cells.numbers)
+    lengths, (entries,), wrong = cells.lists(name, chunks, cells.numbers)
     if len(lengths) == 0:
-        return np.empty((0, 0)), found
+        return np.empty((0, 0)), wrong
     width = int(np.bincount(np.maximum(lengths, 0)).argmax())
-    other = (lengths != width) & (lengths >= 0)
-    if other.any():
-        rows = np.flatnonzero(other)
-        found = [*found, Flaw(name, f"has another number of entries than {width}", rows, str(lengths[rows[0]]))]
+    other = np.flatnonzero((lengths != width) & (lengths >= 0))
+    if len(other):
+        wrong.append(Flaw(name, f"has another number of entries than {width}", other, str(lengths[other[0]])))
     if (lengths == width).all():
-        return entries.reshape(len(lengths), width), found
-    block, starts = np.zeros((len(lengths), width)), np.cumsum(np.maximum(lengths, 0)) - np.maximum(lengths, 0)
-    good = np.flatnonzero(lengths == width)
-    block[good] = entries[starts[good][:, None] + np.arange(width)]
-    return block, found
+        return entries.reshape(len(lengths), width), wrong
+    block = np.zeros((len(lengths), width))
+    block[lengths == width] = entries[np.repeat(lengths == width, np.maximum(lengths, 0))].reshape(-1, width)
+    return block, wrong
 
 
 def _one_hot(name: str, chunks: list[Any]) -> tuple[Floats, list[Flaw], list[str]]:
-    codes, distinct, found = cells.labels(name, chunks)
+    codes, distinct, missing = cells.labels(name, chunks)
     if len(distinct) > MAX_CATEGORIES:
         raise InputError(
             f"column {name!r} holds text with {len(distinct):,} different values, more than {MAX_CATEGORIES}: as a "
             "context it would become as many columns. Group the values, describe them by numbers, or leave it out."
         )
     notes = []
-    if found:  # a missing category is a category
-        notes = [f"Column {name!r} is missing in {len(found[0].rows):,} rows; they are a category of their own."]
+    if missing:  # a missing category is a category
+        notes = [f"Column {name!r} is missing in {len(missing[0].rows):,} rows; they are a category of their own."]
         codes, distinct = np.where(codes < 0, len(distinct), codes), [*distinct, None]
     block = np.zeros((len(codes), len(distinct)))
     block[np.arange(len(codes)), codes] = 1.0

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
 from cael.errors import InputError
-from cael.io.csv_files import Copy, copied
+from cael.io.csv_files import Copy, copied, open_csv
+from cael.io.kinds import kind_of
 
 BATCH_ROWS = 2**16
+CSV_BLOCK = 4 * 2**20
+PARQUET_BUFFER = 2**17
+"""Bytes of a column that are read at a time; more would leave the processor's cache before they are decoded."""
 
 FORMATS = {
     "parquet": (".parquet", ".pq"),
@@ -51,115 +57,130 @@ class File:
         with readable(self.path):
             return replace(self, copy=copied(self.path))
 
+    @cached_property
+    def footer(self) -> Any:
+        """What the end of a Parquet file says of its columns and row groups."""
+        import pyarrow.parquet as pq
+
+        with readable(self.path):
+            return pq.read_metadata(self.path)
+
     def schema(self) -> Any:
-        """Names and types of the columns."""
+        """Names and types of the columns; of a CSV file without a copy as its first block shows them."""
         import pyarrow as pa
 
         with readable(self.path):
             if self.format == "parquet":
-                import pyarrow.parquet as pq
-
-                found = pq.read_schema(self.path)
-            elif self.format == "arrow":
-                found = _open_arrow(self.path).schema
+                schema = self.footer.schema.to_arrow_schema()
             else:
-                assert self.copy is not None
-                found = self.copy.schema
-            _ = found.names  # decodes them, which fails where they are not UTF-8
+                with self._blocks({}) as (schema, _):
+                    pass
+            _ = schema.names  # decodes them, which fails where they are not UTF-8
         for name, _ in self.parts:
-            found = found.append(pa.field(name, pa.string()))
-        return found
+            schema = schema.append(pa.field(name, pa.string()))
+        return schema
 
-    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Record batches of these columns, in order."""
-        own = dict(self.parts)
-        stored = [name for name in columns if name not in own]
+    def batches(
+        self, columns: Sequence[str], size: int = BATCH_ROWS, groups: Sequence[int] | None = None,
+        types: dict[str, Any] | None = None, *, threads: bool = True,
+    ) -> Iterator[Any]:  # fmt: skip
+        """Record batches of these columns, in order, of at most `size` rows. groups: of a Parquet file, all if None.
+        types: of the columns of a CSV file without a copy."""
+        parts = dict(self.parts)
+        stored = [name for name in columns if name not in parts] or None
+        trusted: bool | None = None
         with readable(self.path):
-            for batch in self._stored(stored):
-                # Arrow files are mapped memory: wrong offsets in them would end the process. Text must be UTF-8.
-                batch.validate(full=True)
-                yield _with_parts(batch, columns, own)
+            for batch in self._stored(stored, size, groups, types or {}, threads):
+                if trusted is None:
+                    trusted = self.format != "arrow" and all(kind_of(each) == "number" for each in batch.schema.types)
+                if not trusted:
+                    batch.validate(full=True)  # text must be UTF-8; wrong offsets would end the process
+                yield _with_parts(batch, columns, parts)
 
-    def _stored(self, columns: list[str]) -> Iterator[Any]:
+    def _stored(
+        self, columns: list[str] | None, size: int, groups: Sequence[int] | None, types: dict[str, Any], threads: bool
+    ) -> Iterator[Any]:
         if self.format == "parquet":
             import pyarrow.parquet as pq
 
-            with pq.ParquetFile(self.path, memory_map=True) as file:
-                yield from file.iter_batches(BATCH_ROWS, columns=columns, use_threads=True)
-        elif self.format == "arrow":
-            for batch in _open_arrow(self.path):
-                yield batch.select(columns)
+            with pq.ParquetFile(self.path, buffer_size=PARQUET_BUFFER, pre_buffer=False) as file:
+                if groups and groups[-1] >= file.num_row_groups:
+                    raise self.changed()
+                yield from file.iter_batches(size, row_groups=groups, columns=columns, use_threads=threads)
+            return
+        with self._blocks(types) as (_, blocks):
+            for block in blocks:
+                block = block if columns is None else block.select(columns)
+                yield from (block.slice(at, size) for at in range(0, block.num_rows, size))
+
+    @contextmanager
+    def _blocks(self, types: dict[str, Any]) -> Iterator[tuple[Any, Iterable[Any]]]:
+        """The schema and the record batches of a CSV or Arrow file; it is read and not mapped."""
+        import pyarrow as pa
+
+        if self.copy is not None:
+            yield self.copy.schema, self.copy.batches()
+        elif self.format == "csv":
+            with open_csv(self.path, types, CSV_BLOCK) as reader:
+                yield reader.schema, reader
         else:
-            assert self.copy is not None
-            yield from self.copy.batches(columns)
+            with pa.OSFile(str(self.path)) as content:
+                try:
+                    file = pa.ipc.open_file(content)
+                    blocks: Iterable[Any] = map(file.get_batch, range(file.num_record_batches))
+                except pa.ArrowInvalid:
+                    content.seek(0)
+                    file = blocks = pa.ipc.open_stream(content)
+                yield file.schema, blocks
+
+    def changed(self) -> InputError:
+        return InputError(f"{self.path} changed while the log was read. Nothing may write to its files.")
 
 
-def _with_parts(batch: Any, columns: Sequence[str], own: dict[str, str]) -> Any:
+def _with_parts(batch: Any, columns: Sequence[str], parts: dict[str, str]) -> Any:
     import pyarrow as pa
 
-    if not own:
+    if not parts:
         return batch
-    arrays = [pa.repeat(pa.scalar(own[n]), batch.num_rows) if n in own else batch.column(n) for n in columns]
+    arrays = [pa.repeat(pa.scalar(parts[n]), batch.num_rows) if n in parts else batch.column(n) for n in columns]
     return pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
 
-def _open_arrow(path: Path) -> Any:
-    """A reader of an Arrow file or stream, which iterates over batches."""
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Turns what the file library raises into one sentence that names the file."""
     import pyarrow as pa
 
-    mapped = pa.memory_map(str(path))
     try:
-        file = pa.ipc.open_file(mapped)
-    except pa.ArrowInvalid:
-        mapped.seek(0)
-        return pa.ipc.open_stream(mapped)
-    return pa.RecordBatchReader.from_batches(file.schema, map(file.get_batch, range(file.num_record_batches)))
-
-
-class readable:
-    """Turns what the file library raises into one sentence that names the file."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        import pyarrow as pa
-
-        if error is None or isinstance(error, GeneratorExit):
-            return
-        if isinstance(error, PermissionError):
-            raise InputError(f"{self.path} may not be read: {error.strerror or error}.") from None
-        if isinstance(error, FileNotFoundError):
-            raise InputError(f"{self.path} is gone: it was there when the log was opened.") from None
-        if isinstance(error, UnicodeDecodeError):
-            raise InputError(
-                f"{self.path}: the names of the columns are no UTF-8 text. Save the file as UTF-8."
-            ) from None
-        if isinstance(error, pa.ArrowException | OSError):
-            said = " ".join(str(error).split())[:300].rstrip(".")
-            raise InputError(
-                f"{self.path} cannot be read: {said}. The file is broken or incomplete, or its ending does not say "
-                "what it is; write it again."
-            ) from None
+        yield
+    except PermissionError as error:
+        raise InputError(f"{path} may not be read: {error.strerror or error}.") from None
+    except FileNotFoundError:
+        raise InputError(f"{path} is gone: it was there when the log was opened.") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: the names of the columns are no UTF-8 text. Save the file as UTF-8.") from None
+    except (pa.ArrowException, OSError) as error:
+        reason = " ".join(str(error).split())[:300].rstrip(".")
+        raise InputError(
+            f"{path} cannot be read: {reason}. The file is broken or incomplete, or its ending does not say what it "
+            "is; write it again."
+        ) from None
 
 
 def find(path: str | Path) -> tuple[File, ...]:
     """The files that a path means: a file, a folder (with all below it), or a glob pattern. In the order of names."""
     text = str(path)
-    given = Path(text)
-    if given.is_file():
-        return (_file(given, given.parent),)
-    if given.is_dir():
-        paths = [each for each in sorted(given.rglob("*")) if each.is_file() and not _hidden(each.relative_to(given))]
+    root = Path(text)
+    if root.is_file():
+        return (_file(root, root.parent),)
+    if root.is_dir():
+        paths = [each for each in sorted(root.rglob("*")) if each.is_file() and not _hidden(each.relative_to(root))]
         tables = [each for each in paths if format_of(each.name)]
         if not tables:
-            raise InputError(
-                f"the folder {text} has no file that ends in {_endings()}; it has {_listed(paths, given)}."
-            )
-        return _alike([_file(each, given) for each in tables], text)
+            names = ", ".join(str(each.relative_to(root)) for each in paths[:5]) or "no files"
+            more = ", ..." if len(paths) > 5 else ""
+            raise InputError(f"the folder {text} has no file that ends in {', '.join(ENDINGS)}; it has {names}{more}.")
+        return _alike([_file(each, root) for each in tables], text)
     if glob.has_magic(text):
         paths = [Path(each) for each in sorted(glob.glob(text, recursive=True)) if Path(each).is_file()]  # noqa: PTH207
         if not paths:
@@ -175,7 +196,7 @@ def _hidden(path: Path) -> bool:
 def _file(path: Path, root: Path) -> File:
     kind = format_of(path.name)
     if kind is None:
-        raise InputError(f"{path}: the ending of the file name must be one of {_endings()}, or .npz.")
+        raise InputError(f"{path}: the ending of the file name must be one of {', '.join(ENDINGS)}, or .npz.")
     if path.stat().st_size == 0:
         raise InputError(f"{path} is empty (0 bytes): expected a table with at least 2 rows.")
     pairs = [part.split("=", 1) for part in path.relative_to(root).parts[:-1] if "=" in part]
@@ -187,12 +208,3 @@ def _alike(files: list[File], text: str) -> tuple[File, ...]:
     if len(kinds) > 1:
         raise InputError(f"{text} has files of several formats ({', '.join(kinds)}): name those to read by a pattern.")
     return tuple(files)
-
-
-def _endings() -> str:
-    return ", ".join(ENDINGS)
-
-
-def _listed(paths: list[Path], root: Path) -> str:
-    names = [str(path.relative_to(root)) for path in paths[:5]]
-    return ", ".join(names) + (", ..." if len(paths) > 5 else "") if names else "no files"

@@ -26,3 +26,11 @@ def is_list(kind: Any) -> bool:
     import pyarrow.types as t
 
     return t.is_list(kind) or t.is_large_list(kind) or t.is_fixed_size_list(kind)
+
+
+def kind_of(type_: Any) -> str:
+    """What a type is good for: numbers, text, lists; others by their own name."""
+    for name, holds in (("list", is_list), ("text", is_text), ("number", is_number)):
+        if holds(type_):
+            return name
+    return str(type_)

@@ -7,8 +7,8 @@ import numpy as np
 from cael.common.types import Array, Floats, Ints
 from cael.errors import PolicyError
 from cael.io import cells
-from cael.io.encode import Actions, padded, told
-from cael.io.roles import CONVENTIONS
+from cael.io.encode import Actions, action_numbers, padded, told
+from cael.io.roles import CONVENTIONS, conventional
 from cael.io.sources import Source, open_source
 from cael.io.specs import PolicySpec
 from cael.policies.policy import Policy, Tabular
@@ -22,14 +22,14 @@ def long_policy(spec: PolicySpec, log: Source, actions: Actions, kept: Ints | No
     """The policy of a long table; with a column of decision ids it is joined to the log by them."""
     table = open_source(spec.what)
     scored = spec.kind in ("softmax", "greedy")
-    lower = {name.lower(): name for name in table.names}
-    value = _one_of(table, lower, SCORE if scored else PROBABILITY, "score" if scored else "probability", spec)
-    action = _one_of(table, lower, CONVENTIONS["action"], "action", spec)
-    own_id = next((lower[name] for name in (str(id_column).lower(), *CONVENTIONS["id"]) if name in lower), None)
+    value = _one_of(table, SCORE if scored else PROBABILITY, "score" if scored else "probability", spec)
+    action = _one_of(table, CONVENTIONS["action"], "action", spec)
+    own_id = conventional(table, (str(id_column).lower(), *CONVENTIONS["id"]))
+    table.load([value, action, *([] if own_id is None else [own_id])])
     numbers = _actions_of(table, action, actions, spec)
-    values, found = cells.numbers(value, table.chunks(value))
-    if found:
-        raise PolicyError(f"policy '{spec}': {told(found[0], table)}.")
+    values, wrong = cells.numbers(value, table.chunks(value))
+    if wrong:
+        raise PolicyError(f"policy '{spec}': {told(wrong[0], table)}.")
     if len(numbers) == 0:
         raise PolicyError(f"policy '{spec}': {table.name} has no rows.")
     if own_id is None:
@@ -43,26 +43,21 @@ def long_policy(spec: PolicySpec, log: Source, actions: Actions, kept: Ints | No
     return _joined(spec, rows, numbers, values, actions)
 
 
-def _one_of(table: Source, lower: dict[str, str], names: tuple[str, ...], what: str, spec: PolicySpec) -> str:
-    found = next((lower[name] for name in names if name in lower), None)
-    if found is None:
+def _one_of(table: Source, names: tuple[str, ...], what: str, spec: PolicySpec) -> str:
+    column = conventional(table, names)
+    if column is None:
         raise PolicyError(
             f"policy '{spec}': {table.name} needs a column {what!r} (or {', '.join(names[1:])}); it has "
             f"{', '.join(map(repr, table.names))}."
         )
-    return found
+    return column
 
 
 def _actions_of(table: Source, column: str, actions: Actions, spec: PolicySpec) -> Ints:
-    codes, distinct, found = cells.labels(column, table.chunks(column))
-    numbers = actions.numbers(codes, distinct)
-    unknown = np.flatnonzero(numbers == -2)
-    if len(unknown):
-        what = f"is not among the actions {actions.shown()}"
-        found = [*found, cells.Flaw(column, what, unknown, repr(distinct[codes[unknown[0]]]))]
-    if found:
+    numbers, wrong = action_numbers(column, table.chunks(column), actions)
+    if wrong:
         raise PolicyError(
-            f"policy '{spec}': {told(found[0], table)}. An action table (--actions) or --n-actions lists actions "
+            f"policy '{spec}': {told(wrong[0], table)}. An action table (--actions) or --n-actions lists actions "
             "that the log does not hold."
         )
     return numbers
@@ -92,13 +87,13 @@ def _rows_in_log(spec: PolicySpec, log: Source, id_column: str, table: Source, o
         codes = codes[kept]
     row_of = np.full(len(distinct) + 1, -1, dtype=np.intp)
     row_of[codes] = np.arange(len(codes))
-    own, own_distinct, found = cells.labels(own_id, table.chunks(own_id))
-    if found:
-        raise PolicyError(f"policy '{spec}': {told(found[0], table)}.")
-    if distinct and own_distinct and type(distinct[0]) is not type(own_distinct[0]):
-        distinct, own_distinct = [str(each) for each in distinct], [str(each) for each in own_distinct]
+    listed_codes, ids, wrong = cells.labels(own_id, table.chunks(own_id))
+    if wrong:
+        raise PolicyError(f"policy '{spec}': {told(wrong[0], table)}.")
+    if distinct and ids and type(distinct[0]) is not type(ids[0]):
+        distinct, ids = [str(each) for each in distinct], [str(each) for each in ids]
     known = {label: row_of[code] for code, label in enumerate(distinct)}
-    rows: Array = np.array([known.get(label, -1) for label in own_distinct], dtype=np.int32)[own]
+    rows: Array = np.array([known.get(label, -1) for label in ids], dtype=np.int32)[listed_codes]
     listed = np.zeros(len(codes), dtype=bool)
     listed[rows[rows >= 0]] = True
     if not listed.all():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -38,12 +40,10 @@ def load_log(path: Path | str) -> LoggedData:
     missing = [name for name in REQUIRED if name not in arrays]
     if missing:
         raise LogError(f"{path}: missing {', '.join(missing)}; it has {', '.join(arrays) or 'nothing'}.")
-    given: dict[str, Any] = {name: arrays[name] for name in OPTIONAL if name in arrays}
-    logging = given.pop("logging", None)
-    return LoggedData(
-        given.pop("contexts", None), arrays["actions"], arrays["rewards"], given.pop("propensities", None),
-        logging=None if logging is None else Tabular(logging, copy=False), **given,
-    )  # fmt: skip
+    known: dict[str, Any] = {name: arrays[name] for name in (*REQUIRED, *OPTIONAL) if name in arrays}
+    if "logging" in known:
+        known["logging"] = Tabular(known["logging"], copy=False)
+    return LoggedData(**{"contexts": None, **known})
 
 
 def load_policy(name: str, log_path: Path | str) -> Policy:
@@ -64,21 +64,22 @@ def load_policy(name: str, log_path: Path | str) -> Policy:
 
 
 def _array(path: Path) -> Array:
-    if not path.exists():
-        raise InputError(f"there is no file {path}.")
-    try:
+    with _loading(path, "an .npy file of a plain array"):
         return np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise InputError(f"{path} is not an .npy file of a plain array: {error}") from None
 
 
 def _arrays(path: Path) -> dict[str, Array]:
     if path.suffix != ".npz":
         raise InputError(f"expected an .npz file; got {path.name!r}.")
+    with _loading(path, "an .npz file of plain arrays"), np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
+@contextmanager
+def _loading(path: Path, what: str) -> Iterator[None]:
     if not path.exists():
         raise InputError(f"there is no file {path}.")
     try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (ValueError, AttributeError, EOFError, BadZipFile) as error:
-        raise InputError(f"{path} is not an .npz file of plain arrays: {error}") from None
+        yield
+    except (ValueError, AttributeError, TypeError, EOFError, BadZipFile) as error:
+        raise InputError(f"{path} is not {what}: {error}") from None

@@ -27,37 +27,38 @@ def load_object(name: str, actions: Actions) -> Policy:
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        found: Any = importlib.import_module(module_name)
+        subject: Any = importlib.import_module(module_name)
     except Exception as error:
-        raise PolicyError(f"policy 'python:{name}': importing {module_name} failed: {_said(error)}.") from None
+        raise PolicyError(f"policy 'python:{name}': importing {module_name} failed: {_reason(error)}.") from None
     for part in path.split("."):
-        if not hasattr(found, part):
+        if not hasattr(subject, part):
             raise PolicyError(f"policy 'python:{name}': {module_name} has no attribute {path!r}.")
-        found = getattr(found, part)
-    return as_policy_object(found, f"python:{name}", actions)
+        subject = getattr(subject, part)
+    return as_policy_object(subject, f"python:{name}", actions)
 
 
-def as_policy_object(found: Any, name: str, actions: Actions) -> Policy:
+def as_policy_object(subject: Any, name: str, actions: Actions) -> Policy:
     """A policy from a cael policy, a classifier whose classes are action labels, or a function of contexts."""
-    if isinstance(found, Policy):
-        return found
-    if isinstance(found, type) or not (callable(found) or hasattr(found, "predict_proba")):
+    if isinstance(subject, Policy):
+        return subject
+    if isinstance(subject, type) or not (callable(subject) or hasattr(subject, "predict_proba")):
+        kind = f"{subject.__name__} class" if isinstance(subject, type) else type(subject).__name__
         raise PolicyError(
-            f"policy {name!r} is a {found.__name__ + ' class' if isinstance(found, type) else type(found).__name__}: "
-            "expected a function of contexts (b, d) -> (b, k), an object with predict_proba, or a cael policy."
+            f"policy {name!r} is a {kind}: expected a function of contexts (b, d) -> (b, k), an object with "
+            "predict_proba, or a cael policy."
         )
-    if not hasattr(found, "predict_proba"):
-        return FromModel(_Called(found, name))
-    if not hasattr(found, "classes_"):
+    if not hasattr(subject, "predict_proba"):
+        return FromModel(_Called(subject, name))
+    if not hasattr(subject, "classes_"):
         raise PolicyError(f"policy {name!r} has predict_proba but no classes_: is the model trained?")
-    classes = np.asarray(found.classes_)
+    classes = np.asarray(subject.classes_)
     numbers = actions.numbers(np.arange(len(classes)), [_plain(each) for each in classes])
     if (numbers < 0).any():
         raise PolicyError(
             f"policy {name!r}: the class {_plain(classes[np.flatnonzero(numbers < 0)[0]])!r} of the model is not "
             f"among the actions {actions.shown()}."
         )
-    return FromModel(_Classifier(found, name, numbers))
+    return FromModel(_Classifier(subject, name, numbers))
 
 
 def _plain(value: Any) -> Any:
@@ -65,7 +66,7 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _said(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     text = " ".join(str(error).split())[:200].rstrip(".")
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
@@ -86,7 +87,7 @@ class _Called:
             return np.asarray(self.function(contexts), dtype=np.float64)
         except Exception as error:
             raise PolicyError(
-                f"policy {self.name!r} failed on contexts of shape {contexts.shape}: {_said(error)}."
+                f"policy {self.name!r} failed on contexts of shape {contexts.shape}: {_reason(error)}."
             ) from error
 
 

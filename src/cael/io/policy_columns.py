@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import numpy as np
 
 from cael.common.types import Array, Floats, Ints
-from cael.errors import PolicyError
+from cael.errors import InputError, PolicyError
 from cael.io import cells
 from cael.io.cells import Flaw
-from cael.io.encode import Actions, columns_of, matrix, padded, told
+from cael.io.encode import Actions, action_numbers, columns_of, matrix, padded, told
 from cael.io.files import format_of
 from cael.io.kinds import is_list, is_text
 from cael.io.long import long_policy
@@ -37,9 +38,9 @@ class Rows:
     def only(self, values: Array) -> Array:
         return values if self.kept is None else values[self.kept]
 
-    def refuse(self, name: str, found: list[Flaw]) -> None:
+    def refuse(self, name: str, flaws: list[Flaw]) -> None:
         """An error for flaws on rows of the log; a policy's rows are never left out, that would choose the data."""
-        for flaw in found:
+        for flaw in flaws:
             rows = flaw.rows if self.kept is None else np.intersect1d(flaw.rows, self.kept)
             if len(rows):
                 flaw = Flaw(flaw.column, flaw.what, rows, flaw.example)
@@ -73,6 +74,18 @@ def build(given: str | Mapping[str, Any] | PolicySpec, rows: Rows, logging: Poli
         raise PolicyError(f"policy '{spec}': {text}{counted}") from None
 
 
+def columns_named(spec: str, source: Source) -> list[str]:
+    """The columns of a log that a policy is made of; none where it is made of something else, or wrong."""
+    try:
+        parsed = parse(spec)
+        if isinstance(parsed, str):
+            return [parsed] if parsed in source.names else []
+        in_log = parsed.kind in BUILDERS and not format_of(parsed.what)
+        return columns_of(source, parsed.what, parsed.kind) if in_log else []
+    except InputError:
+        return []
+
+
 def guess(name: str, source: Source) -> PolicySpec:
     """A bare column: lists are all probabilities, a float is that of the logged action, text a choice."""
     import pyarrow.types as t
@@ -88,8 +101,7 @@ def guess(name: str, source: Source) -> PolicySpec:
     if t.is_floating(kind) or t.is_decimal(kind):
         return PolicySpec("probability", name)
     if is_text(kind):
-        text = cells.plain(source.chunks(name)[0])[:1].to_pylist() if source.chunks(name) else [""]
-        return PolicySpec("dense" if str(text[0] or "").startswith("[") else "choice", name)
+        return PolicySpec("dense" if str(source.first(name) or "").startswith("[") else "choice", name)
     raise PolicyError(
         f"policy {name!r}: a column of {kind} can mean two things. Say probability:{name} if it is the probability of "
         f"the logged action, choice:{name} if it is the action that the policy chooses."
@@ -97,25 +109,10 @@ def guess(name: str, source: Source) -> PolicySpec:
 
 
 def _probability(spec: PolicySpec, rows: Rows) -> Policy:
-    values, found = cells.numbers(spec.what, _chunks(rows, spec.what))
-    rows.refuse(str(spec), [*found, *cells.flaws(spec.what, {"is not in [0, 1]": ~_in_unit(values)}, values)])
+    values, wrong = cells.numbers(spec.what, _chunks(rows, spec.what))
+    outside = ~((values >= 0) & (values <= 1) | np.isnan(values))
+    rows.refuse(str(spec), [*wrong, *cells.flaws(spec.what, {"is not in [0, 1]": outside}, values)])
     return LoggedOnly(rows.only(values))
-
-
-def _in_unit(values: Floats) -> Array:
-    return (values >= 0) & (values <= 1) | np.isnan(values)
-
-
-def _dense(spec: PolicySpec, rows: Rows) -> Policy:
-    return Tabular(_table_of(spec, rows), copy=False)
-
-
-def _softmax(spec: PolicySpec, rows: Rows) -> Policy:
-    return Softmax(_table_of(spec, rows), temperature=spec.temperature)
-
-
-def _greedy(spec: PolicySpec, rows: Rows) -> Policy:
-    return EpsilonGreedy(_table_of(spec, rows), epsilon=spec.epsilon)
 
 
 def _table_of(spec: PolicySpec, rows: Rows) -> Floats:
@@ -123,8 +120,8 @@ def _table_of(spec: PolicySpec, rows: Rows) -> Floats:
     names, k = columns_of(rows.source, spec.what, f"policy '{spec}'"), len(rows.actions)
     if "*" in spec.what and "+" not in spec.what:
         names = _by_suffix(spec, names, rows.actions)
-    table, _, found = matrix(rows.source, names, 0, categories=False)
-    rows.refuse(str(spec), found)
+    table, _, wrong = matrix(rows.source, names, 0, categories=False)
+    rows.refuse(str(spec), wrong)
     if table.shape[1] != k:
         more = isinstance(rows.actions.labels[-1], int) and table.shape[1] > max(k - 1, rows.actions.labels[-1])
         advice = f" Give n_actions={table.shape[1]} (--n-actions) if there are that many." if more else ""
@@ -139,21 +136,21 @@ def _by_suffix(spec: PolicySpec, names: list[str], actions: Actions) -> list[str
     """The columns in the order of the actions, whose labels stand where the pattern has its star."""
     before, _, after = spec.what.partition("*")
     by_label = {name[len(before) : len(name) - len(after)]: name for name in names}
-    wanted = [str(label) for label in actions.labels]
-    missing = [label for label in wanted if label not in by_label]
-    extra = [by_label[label] for label in by_label if label not in set(wanted)]
+    labels = [str(label) for label in actions.labels]
+    missing = [label for label in labels if label not in by_label]
+    extra = [by_label[label] for label in by_label if label not in set(labels)]
     if missing or extra:
         what = f"there is no column {before}{missing[0]}{after}" if missing else f"{extra[0]} is not an action"
         raise PolicyError(
             f"policy '{spec}': {what}; there must be one column for each of {actions.shown()}. An action table "
             "(--actions) or --n-actions lists actions that the log does not hold."
         )
-    return [by_label[label] for label in wanted]
+    return [by_label[label] for label in labels]
 
 
 def _choice(spec: PolicySpec, rows: Rows) -> Policy:
-    chosen, found = action_numbers(spec.what, _chunks(rows, spec.what), rows.actions)
-    rows.refuse(str(spec), found)
+    chosen, wrong = action_numbers(spec.what, _chunks(rows, spec.what), rows.actions)
+    rows.refuse(str(spec), wrong)
     k = len(rows.actions)
     if not 0 <= spec.epsilon <= 1:
         raise PolicyError(f"epsilon must be in [0, 1]; got {spec.epsilon}.")
@@ -170,10 +167,9 @@ def _topk(spec: PolicySpec, rows: Rows) -> Policy:
             f"topk:ACTIONS+PROBABILITIES; got {len(columns)}."
         )
 
-    def cast(column: str, chunks: list[Any]) -> Any:
-        return action_numbers(column, chunks, rows.actions)
-
-    lengths, (numbers,), wrong = cells.lists(columns[0], rows.source.chunks(columns[0]), cast)
+    rows.source.load(columns)
+    as_actions = partial(action_numbers, actions=rows.actions)
+    lengths, (numbers,), wrong = cells.lists(columns[0], rows.source.chunks(columns[0]), as_actions)
     other, (listed,), also = cells.lists(columns[1], rows.source.chunks(columns[1]), cells.numbers)
     rows.refuse(str(spec), [*wrong, *also])
     apart = np.flatnonzero(lengths != other)
@@ -185,27 +181,16 @@ def _topk(spec: PolicySpec, rows: Rows) -> Policy:
     )
 
 
-def action_numbers(column: str, chunks: list[Any], actions: Actions) -> tuple[Ints, list[Flaw]]:
-    """Action numbers of a column of actions; unknown ones are flaws."""
-    codes, distinct, found = cells.labels(column, chunks)
-    numbers = actions.numbers(codes, distinct)
-    unknown = np.flatnonzero(numbers == -2)
-    if len(unknown):
-        what = f"is not among the actions {actions.shown()}"
-        found = [*found, Flaw(column, what, unknown, repr(distinct[codes[unknown[0]]]))]
-    return numbers, found
-
-
 def _chunks(rows: Rows, column: str) -> list[Any]:
     rows.source.need(column)
     return rows.source.chunks(column)
 
 
-BUILDERS = {
+BUILDERS: dict[str, Callable[[PolicySpec, Rows], Policy]] = {
     "probability": _probability,
-    "dense": _dense,
+    "dense": lambda spec, rows: Tabular(_table_of(spec, rows), copy=False),
     "topk": _topk,
     "choice": _choice,
-    "softmax": _softmax,
-    "greedy": _greedy,
+    "softmax": lambda spec, rows: Softmax(_table_of(spec, rows), temperature=spec.temperature),
+    "greedy": lambda spec, rows: EpsilonGreedy(_table_of(spec, rows), epsilon=spec.epsilon),
 }

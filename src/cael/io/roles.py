@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from typing import Any, final
 
@@ -51,57 +51,58 @@ class Columns:
     id: str | None = None
     "A name for each decision; needed to join a policy given as a long table."
 
+    def listed(self) -> list[str]:
+        """The columns that are named, once for each role."""
+        roles = [role for role in vars(self).values() if role]
+        return [name for role in roles for name in ((role,) if isinstance(role, str) else role)]
+
 
 def as_columns(given: Columns | Mapping[str, Any] | None) -> Columns:
     """Columns from a mapping such as {"action": "item", "contexts": ["x_*"]}."""
     if isinstance(given, Columns):
         return given
     known = [field.name for field in fields(Columns)]
-    told = dict(given or {})
-    unknown = [name for name in told if name not in known]
+    roles = dict(given or {})
+    unknown = [name for name in roles if name not in known]
     if unknown:
         raise InputError(f"unknown role {unknown[0]!r} of a column; there are: {', '.join(known)}.")
     for name in ("contexts", "segment"):
-        if told.get(name) is not None:
-            told[name] = (told[name],) if isinstance(told[name], str) else tuple(told[name])
-    return Columns(**told)
+        if roles.get(name) is not None:
+            roles[name] = (roles[name],) if isinstance(roles[name], str) else tuple(roles[name])
+    return Columns(**roles)
 
 
 def resolve(source: Source, given: Columns) -> Columns:
     """The columns of this source: those named must exist, others are looked for; action and reward are needed."""
-    found: dict[str, Any] = {}
+    roles: dict[str, Any] = {}
     for role, names in CONVENTIONS.items():
         value = getattr(given, role)
         if value is None:
-            found[role] = _conventional(source, names)
-            if role == "segment" and found[role] is not None:
-                found[role] = (found[role],)
+            value = conventional(source, names)
+            roles[role] = (value,) if role == "segment" and value is not None else value
             continue
         for name in (value,) if isinstance(value, str) else value:
             source.need(name)
-        found[role] = value
+        roles[role] = value
     for role in ("action", "reward"):
-        if found[role] is None:
+        if roles[role] is None:
             raise InputError(
                 f"{source.name} has no column for the {role}: none of its columns has a usual name "
                 f"({', '.join(CONVENTIONS[role])}). Name it with {role}= (--{role}); there are {shown(source.names)}."
             )
     contexts = _context_columns(source, given.contexts)
-    used = {
-        name: role
-        for role, name in found.items()
-        if isinstance(name, str) and role in ("action", "reward", "propensity")
-    }
+    used = {roles[role]: role for role in ("action", "reward", "propensity")}
     for name in contexts:
         if given.contexts and name in used:
             raise InputError(
                 f"column {name!r} is the {used[name]} and cannot be a context: contexts are what was known before the "
                 "decision."
             )
-    return replace(Columns(**found), contexts=contexts)
+    return Columns(**roles, contexts=contexts)
 
 
-def _conventional(source: Source, names: Sequence[str]) -> str | None:
+def conventional(source: Source, names: Sequence[str]) -> str | None:
+    """The column that has the first of these names, in any case."""
     lower = {name.lower(): name for name in reversed(source.names)}
     return next((lower[name] for name in names if name in lower), None)
 
@@ -109,13 +110,13 @@ def _conventional(source: Source, names: Sequence[str]) -> str | None:
 def _context_columns(source: Source, given: tuple[str, ...] | None) -> tuple[str, ...]:
     if given is not None:
         return tuple(dict.fromkeys(name for pattern in given for name in matching(source, pattern, "contexts")))
-    one = _conventional(source, CONTEXT_LISTS)
+    one = conventional(source, CONTEXT_LISTS)
     if one is not None and is_list(source.type_of(one)):
         return (one,)
     for pattern in CONTEXT_PREFIXES:
-        found = [name for name in source.names if fnmatchcase(name.lower(), pattern)]
-        if found:
-            return tuple(found)
+        names = [name for name in source.names if fnmatchcase(name.lower(), pattern)]
+        if names:
+            return tuple(names)
     return () if one is None else (one,)
 
 
@@ -124,7 +125,7 @@ def matching(source: Source, pattern: str, what: str) -> list[str]:
     if "*" not in pattern:
         source.need(pattern)
         return [pattern]
-    found = [name for name in source.names if fnmatchcase(name, pattern)]
-    if not found:
+    names = [name for name in source.names if fnmatchcase(name, pattern)]
+    if not names:
         raise InputError(f"{what}: no column of {source.name} matches {pattern!r}; it has {shown(source.names)}.")
-    return found
+    return names

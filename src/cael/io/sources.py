@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from cael.errors import InputError
 from cael.io.files import File, find
+from cael.io.kinds import kind_of
 
 if TYPE_CHECKING:
     from cael.common.types import Ints
@@ -40,6 +42,9 @@ class Source:
     arrays: Mapping[str, Any] = field(default_factory=dict)
     scratch: Any = None
     _counts: list[int] = field(default_factory=list)
+    _expected: list[str] = field(default_factory=list)
+    _loaded: dict[str, list[Any]] = field(default_factory=dict)
+    _uses: Counter[str] = field(default_factory=Counter)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -64,11 +69,40 @@ class Source:
             counts.append(rows)
         self._counts[:] = counts
 
+    def expect(self, columns: Sequence[str]) -> None:
+        """Columns that will be asked for: they are read along with the next that are loaded."""
+        self._expected.extend(columns)
+
+    def load(self, columns: Sequence[str]) -> None:
+        """Read columns of files together; each is kept until it was asked for as often as it is named."""
+        if not self.files:
+            return
+        columns = [*columns, *self._expected]
+        self._expected.clear()
+        missing = [name for name in dict.fromkeys(columns) if name not in self._loaded]
+        if not missing:
+            return
+        chunks: dict[str, list[Any]] = {name: [] for name in missing}
+        for batch in self.batches(missing):
+            for name, chunk in zip(missing, batch.columns, strict=True):
+                chunks[name].append(chunk)
+        self._loaded.update(chunks)
+        self._uses.update(name for name in columns if name in chunks)
+
     def chunks(self, column: str) -> list[Any]:
         """One column, as Arrow arrays in the order of the rows; types may differ from file to file."""
         if column in self.arrays:
             return [self.arrays[column]]
-        return [batch.column(0) for batch in self.batches([column])]
+        if column not in self._loaded:
+            return [batch.column(0) for batch in self.batches([column])]
+        self._uses[column] -= 1
+        return self._loaded[column] if self._uses[column] > 0 else self._loaded.pop(column)
+
+    def first(self, column: str) -> Any:
+        """The first cell of a column, None where there is no row."""
+        here = {**self.arrays, **{name: chunks[0] for name, chunks in self._loaded.items() if chunks}}
+        chunk = here[column] if column in here else next((each.column(0) for each in self.batches([column])), [])
+        return chunk[0].as_py() if len(chunk) else None
 
     def row_places(self, n: int) -> Ints:
         """(n,) numbers that tell the rows of all files apart: the row in its file, and above it the file."""
@@ -86,8 +120,8 @@ class Source:
 
     def places(self, rows: Ints, most: int = 5) -> str:
         """'rows 3, 17, ...', with the file where there are several."""
-        found = [self._place(int(row)) for row in rows[:most]]
-        return f"row{'s' if len(rows) > 1 else ''} {', '.join(found)}{', ...' if len(rows) > most else ''}"
+        places = [self._place(int(row)) for row in rows[:most]]
+        return f"row{'s' if len(rows) > 1 else ''} {', '.join(places)}{', ...' if len(rows) > most else ''}"
 
     def _place(self, row: int) -> str:
         if self.origin is not None:
@@ -109,27 +143,54 @@ def open_source(source: Any) -> Source:
     """A source from a path (file, folder, glob), several paths, or anything that exports an Arrow stream."""
     if isinstance(source, Source):
         return source
-    if isinstance(source, str | Path):
-        return _from_files(find(source), str(source))
-    if isinstance(source, list | tuple) and source and all(isinstance(each, str | Path) for each in source):
-        files = tuple(file for each in source for file in find(each))
-        return _from_files(files, f"{source[0]} and {len(source) - 1} more" if len(source) > 1 else str(source[0]))
-    return _from_memory(source)
+    paths = paths_of(source)
+    return table_of(*files_of(paths)) if paths else _from_memory(source)
 
 
-def _from_files(files: tuple[File, ...], name: str) -> Source:
-    files = tuple(file.opened() for file in files)
+def paths_of(source: Any) -> list[str | Path]:
+    """The paths that a path, or a list of them, means; none where it is a table."""
+    paths = [source] if isinstance(source, str | Path) else source
+    return list(paths) if isinstance(paths, list | tuple) and all(isinstance(p, str | Path) for p in paths) else []
+
+
+def files_of(paths: Sequence[str | Path]) -> tuple[tuple[File, ...], str]:
+    """The files that paths mean, and a name for all of them."""
+    name = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+    return tuple(file for path in paths for file in find(path)), name
+
+
+def table_of(files: tuple[File, ...], name: str, *, same_kinds: bool = False) -> Source:
+    """The table that files make together; all have the same columns, and on demand columns of the same kinds.
+
+    Otherwise it is read whole, and CSV files are copied for that.
+    """
+    files = files if same_kinds else tuple(file.opened() for file in files)
     schema = files[0].schema()
     _no_repeats(schema.names, name)
+    kinds = _kinds(schema)
     for file in files[1:]:
-        names = file.schema().names
-        missing, extra = set(schema.names) - set(names), set(names) - set(schema.names)
-        if missing or extra:
-            told = (
-                f"has no column {sorted(missing)[0]!r}" if missing else f"has the column {sorted(extra)[0]!r} besides"
-            )
-            raise InputError(f"the files of {name} differ: {file.path} {told}, compared with {files[0].path}.")
+        _refuse_other_columns(file, kinds, files[0], name, same_kinds=same_kinds and file.format != "csv")
     return Source(name, tuple(zip(schema.names, schema.types, strict=True)), files)
+
+
+def _kinds(schema: Any) -> dict[str, str]:
+    return {column: kind_of(type_) for column, type_ in zip(schema.names, schema.types, strict=True)}
+
+
+def _refuse_other_columns(file: File, kinds: dict[str, str], first: File, name: str, *, same_kinds: bool) -> None:
+    """Refuse a file whose columns are not those of the first, by name or by kind."""
+    others = _kinds(file.schema())
+    missing, extra = [each for each in kinds if each not in others], [each for each in others if each not in kinds]
+    if missing:
+        difference = f"has no column {missing[0]!r}"
+    elif extra:
+        difference = f"has the column {extra[0]!r} besides"
+    else:
+        apart = [each for each in kinds if others[each] != kinds[each]]
+        if not apart or not same_kinds:
+            return
+        difference = f"has {others[apart[0]]} and not {kinds[apart[0]]} in column {apart[0]!r}"
+    raise InputError(f"the files of {name} differ: {file.path} {difference}, compared with {first.path}.")
 
 
 def _from_memory(source: Any) -> Source:

@@ -88,8 +88,8 @@ def parse(given: str | Mapping[str, Any] | PolicySpec) -> PolicySpec | str:
 
 def _with_options(kind: str, text: str) -> PolicySpec:
     options: dict[str, Any] = {}
-    while found := re.fullmatch(r"(.*),\s*([A-Za-z_]+)=([^,]*)", text):
-        text, name, value = found.groups()
+    while option := re.fullmatch(r"(.*),\s*([A-Za-z_]+)=([^,]*)", text):
+        text, name, value = option.groups()
         if name in options:
             raise PolicyError(f"policy {kind}:{text}: the option {name} is given twice.")
         options[name] = value
@@ -128,10 +128,10 @@ def _number(name: str, value: Any) -> float:
 
 def named(text: str) -> tuple[str, str]:
     """(name, spec) of 'new=choice:best'; without a name, the spec names itself."""
-    found = re.fullmatch(r"([^:=,]+)=(.+)", text)
-    if not found:
+    pair = re.fullmatch(r"([^:=,]+)=(.+)", text)
+    if not pair:
         return text, text
-    name, spec = found[1].strip(), found[2].strip()
+    name, spec = pair[1].strip(), pair[2].strip()
     if not name:
         raise InputError(f"the policy {text!r} has an empty name before '='.")
     return name, spec

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings as python_warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 
-from cael.common.types import Array, Floats, Ints
+from cael.common.types import Array, Ints
 from cael.errors import InputError, LogError, PolicyError
 from cael.io import cells
 from cael.io.cells import Flaw
@@ -56,15 +56,15 @@ class LogTable:
         if self._rows is not None:
             policy = build(spec, self._rows, self.log.logging)
             if isinstance(policy, FromModel):  # a function or a model: one look at it before the whole log
-                some = self.log.take(np.arange(min(16, len(self.log))))
-                probabilities(policy, next(some.batches(width=some.n_actions)))
+                head = self.log.take(np.arange(min(16, len(self.log))))
+                probabilities(policy, next(head.batches(width=head.n_actions)))
             return policy
-        found = parse(spec) if not str(spec).endswith(".npy") else str(spec)
-        if isinstance(found, str):
-            return load_policy(found, self.source)
-        if found.kind not in ("python", "uniform", "logging", "table"):
-            raise PolicyError(f"policy '{found}': an .npz log has arrays, not columns; name an array or an .npy file.")
-        return build(found, Rows(Source(self.source, ()), Actions(self.actions), None, None), self.log.logging)
+        parsed = parse(spec) if not str(spec).endswith(".npy") else str(spec)
+        if isinstance(parsed, str):
+            return load_policy(parsed, self.source)
+        if parsed.kind not in ("python", "uniform", "logging", "table"):
+            raise PolicyError(f"policy '{parsed}': an .npz log has arrays, not columns; name an array or an .npy file.")
+        return build(parsed, Rows(Source(self.source, ()), Actions(self.actions), None, None), self.log.logging)
 
 
 def open_log(
@@ -89,33 +89,43 @@ def open_log(
     seed : of the folds of an estimated logging policy.
     """
     if isinstance(source, str | Path) and str(source).endswith(".npz"):
-        given = {"columns": columns, "actions": actions, "n_actions": n_actions, "logging": logging}
-        told = [name for name, value in given.items() if value is not None] + ["drop_invalid"] * drop_invalid
-        if told:
+        options = {"columns": columns, "actions": actions, "n_actions": n_actions, "logging": logging}
+        options["drop_invalid"] = drop_invalid or None
+        refused = [name for name, value in options.items() if value is not None]
+        if refused:
             raise InputError(
-                f"{source}: {told[0]} does not go with an .npz log, whose arrays have fixed names (actions, rewards, "
-                "contexts, propensities, logging, action_features, clusters, timestamps)."
+                f"{source}: {refused[0]} does not go with an .npz log, whose arrays have fixed names (actions, "
+                "rewards, contexts, propensities, logging, action_features, clusters, timestamps)."
             )
-        return _from_npz(Path(source))
+        log = load_log(source)
+        return _known(
+            LogTable(log, tuple(range(log.n_actions)), Columns(), (), len(log), (), (), (), str(source), None)
+        )
     table = open_source(source)
     try:
         roles = resolve(table, as_columns(columns))
-        reading = _read(table, roles, actions, n_actions, use_propensity=_wants_propensity(logging, roles))
-        kept, dropped = _checked(table, reading.n, reading.flaws, drop_invalid)
+        reading = _read(table, roles, actions, n_actions, logging)
+        kept, dropped, warned = _checked(table, reading.n, reading.flaws, drop_invalid)
         rows = Rows(table, reading.actions, kept, roles.id)
-        log, notes, warned = _log(reading, rows, logging, seed)
+        log, notes, doubts = _log(reading, rows, logging, seed)
     except InputError as error:
         if table.name in str(error):
             raise
         raise type(error)(f"{table.name}: {error}") from None
-    table_ = LogTable(
-        log=log, actions=reading.actions.labels, columns=roles, rows_read=reading.n, dropped=dropped,
-        segments=tuple((name, rows.only(labels)) for name, labels in reading.segments),
-        notes=(columns_found(roles), *reading.notes, *notes), warnings=(*_said(dropped, reading.n, kept), *warned),
-        source=table.name, _rows=rows,
+    segments = tuple((name, rows.only(labels)) for name, labels in reading.segments)
+    notes = [columns_found(roles), *reading.notes, *notes]
+    return _known(
+        LogTable(
+            log, reading.actions.labels, roles, segments, reading.n, dropped, tuple(notes), (*warned, *doubts),
+            table.name, rows,
+        )
     )  # fmt: skip
-    log.with_table(table_)
-    return table_
+
+
+def _known(table: LogTable) -> LogTable:
+    """The table, which its log then knows."""
+    table.log.with_table(table)
+    return table
 
 
 def read(
@@ -133,26 +143,21 @@ def read(
     The arguments are those of `cael.io.open_log`, which also gives the policies and segments that are columns of the
     same table. What it has to say, such as rows that were left out, comes as Python warnings.
     """
-    found = open_log(
+    table = open_log(
         source, columns, actions=actions, n_actions=n_actions, logging=logging, drop_invalid=drop_invalid, seed=seed
     )
-    for each in found.warnings:
-        python_warnings.warn(each, stacklevel=2)
-    return found.log
+    for message in table.warnings:
+        python_warnings.warn(message, stacklevel=2)
+    return table.log
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class _Reading:
-    """The columns as arrays, all rows, with their flaws."""
+    """The columns as arrays, all rows, by their names in `LoggedData` (None: there is none), with their flaws."""
 
     n: int
-    contexts: Floats
-    numbers: Ints
-    rewards: Floats
-    propensities: Floats | None
-    clusters: Array | None
-    timestamps: Array | None
+    arrays: dict[str, Any]
     segments: list[tuple[str, Array]]
     actions: Actions
     flaws: list[Flaw]
@@ -160,47 +165,53 @@ class _Reading:
     places: Ints
 
 
-def _wants_propensity(logging: Any, roles: Columns) -> bool:
-    return roles.propensity is not None and logging not in ("estimate", "none")
-
-
-def _read(table: Source, roles: Columns, action_table: Any, n_actions: int | None, *, use_propensity: bool) -> _Reading:
+def _read(table: Source, roles: Columns, action_table: Any, n_actions: int | None, logging: Any) -> _Reading:
+    if logging in ("estimate", "none"):
+        roles = replace(roles, propensity=None)
+    table.load(roles.listed())
     rewards, wrong = cells.numbers(str(roles.reward), table.chunks(str(roles.reward)))
     n = len(rewards)
     if n == 0:
         raise LogError(f"{table.name} has no rows: expected at least 2.")
-    numbers, actions, found, notes = read_actions(table, str(roles.action), action_table, n_actions)
-    wrong = [*found, *wrong]
-    propensities = clusters = timestamps = None
-    if use_propensity:
-        propensities, found = cells.numbers(str(roles.propensity), table.chunks(str(roles.propensity)))
-        masks = {"is not above 0": propensities <= 0, "is above 1": propensities > 1}
-        wrong += [*found, *cells.flaws(str(roles.propensity), masks, propensities)]
-    contexts, more, found = matrix(table, roles.contexts or (), n)
-    notes, wrong = [*notes, *more], [*wrong, *found]
-    if roles.cluster is not None:
-        codes, labels, found = cells.labels(roles.cluster, table.chunks(roles.cluster))
-        clusters, wrong = np.array([*labels, labels[0]] if labels else [0])[codes], [*wrong, *found]
-    if roles.timestamp is not None:
-        timestamps, found = cells.times(roles.timestamp, table.chunks(roles.timestamp))
-        wrong += found
-    if roles.id is not None:
-        wrong += _repeated(roles.id, table)
+    numbers, actions, flaws, notes = read_actions(table, str(roles.action), action_table, n_actions)
+    wrong = [*flaws, *wrong]
+
+    def cast(column: str | None, how: Callable[[str, list[Any]], tuple[Any, list[Flaw]]]) -> Any:
+        if column is None:
+            return None
+        values, flaws = how(column, table.chunks(column))
+        wrong.extend(flaws)
+        return values
+
+    propensities = cast(roles.propensity, cells.propensities)
+    contexts, more, flaws = matrix(table, roles.contexts or (), n)
+    wrong.extend(flaws)
+    arrays = {
+        "contexts": contexts,
+        "actions": numbers,
+        "rewards": rewards,
+        "propensities": propensities,
+        "clusters": cast(roles.cluster, _clusters),
+        "timestamps": cast(roles.timestamp, cells.times),
+    }
+    cast(roles.id, _repeated)
     segments = [(name, _segment(name, table)) for name in roles.segment or ()]
-    return _Reading(
-        n, contexts, numbers, rewards, propensities, clusters, timestamps, segments, actions, wrong, notes,
-        table.row_places(n),
-    )  # fmt: skip
+    return _Reading(n, arrays, segments, actions, wrong, [*notes, *more], table.row_places(n))
 
 
-def _repeated(column: str, table: Source) -> list[Flaw]:
-    codes, distinct, found = cells.labels(column, table.chunks(column))
+def _clusters(column: str, chunks: list[Any]) -> tuple[Array, list[Flaw]]:
+    codes, labels, flaws = cells.labels(column, chunks)
+    return np.array([*labels, labels[0]] if labels else [0])[codes], flaws
+
+
+def _repeated(column: str, chunks: list[Any]) -> tuple[None, list[Flaw]]:
+    codes, distinct, flaws = cells.labels(column, chunks)
     first = np.full(len(distinct) + 1, -1, dtype=np.intp)
     first[codes[::-1]] = np.arange(len(codes))[::-1]
     again = np.flatnonzero((first[codes] != np.arange(len(codes))) & (codes >= 0))
     if len(again):
-        found = [*found, Flaw(column, "repeats the id of an earlier decision", again, repr(distinct[codes[again[0]]]))]
-    return found
+        flaws.append(Flaw(column, "repeats the id of an earlier decision", again, repr(distinct[codes[again[0]]])))
+    return None, flaws
 
 
 def _segment(column: str, table: Source) -> Array:
@@ -210,83 +221,63 @@ def _segment(column: str, table: Source) -> Array:
 
 def _checked(
     table: Source, n: int, wrong: list[Flaw], drop_invalid: bool
-) -> tuple[Ints | None, tuple[tuple[str, int], ...]]:
-    """The rows to keep (None: all), and why the others are left out; an error where that was not asked for."""
+) -> tuple[Ints | None, tuple[tuple[str, int], ...], list[str]]:
+    """The rows to keep (None: all), why others are left out, and what to say; an error where nobody asked for that."""
     if not wrong:
-        return None, ()
+        return None, (), []
     bad = np.zeros(n, dtype=bool)
     for flaw in wrong:
         bad[flaw.rows] = True
-    said = "; ".join(told(flaw, table) for flaw in wrong)
+    count, sentences = int(bad.sum()), "; ".join(told(flaw, table) for flaw in wrong)
     if not drop_invalid:
         raise LogError(
-            f"{table.name}: {int(bad.sum()):,} of {n:,} rows are invalid: {said}. Rows are counted from 0. Correct "
+            f"{table.name}: {count:,} of {n:,} rows are invalid: {sentences}. Rows are counted from 0. Correct "
             "them, or leave them out knowingly with drop_invalid=True (--drop-invalid)."
         )
-    if bad.all():
-        raise LogError(f"{table.name}: every one of the {n:,} rows is invalid: {said}.")
-    return np.flatnonzero(~bad), tuple((f"column {flaw.column!r} {flaw.what}", len(flaw.rows)) for flaw in wrong)
-
-
-def _said(dropped: tuple[tuple[str, int], ...], n: int, kept: Ints | None) -> list[str]:
-    if kept is None:
-        return []
+    if count == n:
+        raise LogError(f"{table.name}: every one of the {n:,} rows is invalid: {sentences}.")
+    dropped = tuple((f"column {flaw.column!r} {flaw.what}", len(flaw.rows)) for flaw in wrong)
     why = "; ".join(f"{reason} ({rows:,})" for reason, rows in dropped)
-    return [f"{n - len(kept):,} of {n:,} rows were left out because they are invalid: {why}."]
+    warned = f"{count:,} of {n:,} rows were left out because they are invalid: {why}."
+    return np.flatnonzero(~bad), dropped, [warned]
 
 
 def columns_found(roles: Columns) -> str:
     listed = {role: getattr(roles, role) for role in ("action", "reward", "propensity", "cluster", "timestamp", "id")}
-    told = [f"{role} = {name!r}" for role, name in listed.items() if name is not None]
+    parts = [f"{role} = {name!r}" for role, name in listed.items() if name is not None]
     contexts = roles.contexts or ()
-    told.append(
-        f"contexts = {', '.join(map(repr, contexts[:8]))}{', ...' if len(contexts) > 8 else ''}"
-        if contexts
-        else "no contexts"
-    )
+    more = ", ..." if len(contexts) > 8 else ""
+    parts.append(f"contexts = {', '.join(map(repr, contexts[:8]))}{more}" if contexts else "no contexts")
     if roles.segment:
-        told.append(f"segments = {', '.join(map(repr, roles.segment))}")
-    return f"Columns: {'; '.join(told)}."
+        parts.append(f"segments = {', '.join(map(repr, roles.segment))}")
+    return f"Columns: {'; '.join(parts)}."
 
 
 def _log(
     reading: _Reading, rows: Rows, logging: str | Mapping[str, Any] | Policy | None, seed: int
 ) -> tuple[LoggedData, list[str], list[str]]:
-    def made(propensities: Floats | None, policy: Policy | None) -> LoggedData:
-        return LoggedData(
-            rows.only(reading.contexts), rows.only(reading.numbers), rows.only(reading.rewards),
-            None if propensities is None else rows.only(propensities),
-            logging=policy, n_actions=len(reading.actions), action_features=reading.actions.features,
-            clusters=None if reading.clusters is None else rows.only(reading.clusters),
-            timestamps=None if reading.timestamps is None else rows.only(reading.timestamps),
-        ).placed(rows.only(reading.places))  # fmt: skip
+    """The log with its logging policy, notes and warnings."""
+    arrays: dict[str, Any] = {
+        name: None if array is None else rows.only(array) for name, array in reading.arrays.items()
+    }
+    k, features = len(reading.actions), reading.actions.features
 
-    if logging == "none" or (logging is None and reading.propensities is not None):
-        return made(reading.propensities, None), [], []
+    def log_with(policy: Policy | None) -> LoggedData:
+        log = LoggedData(**arrays, logging=policy, n_actions=k, action_features=features)
+        return log.placed(rows.only(reading.places))
+
+    if logging == "none" or (logging is None and arrays["propensities"] is not None):
+        return log_with(None), [], []
     if logging is None or logging == "estimate":
-        log = made(None, None)
-        found = estimate_logging(log, seed=seed)
-        if found.trained_on < len(log) / 2:
-            note = [f"The logging policy was estimated from {found.trained_on:,} rows for each fold."]
-        else:
-            note = []
-        return made(None, found), note, [warning(found, log.contexts.shape[1])]
+        log = log_with(None)
+        estimated = estimate_logging(log, seed=seed)
+        few = estimated.trained_on < len(log) / 2
+        note = f"The logging policy was estimated from {estimated.trained_on:,} rows for each fold."
+        return log_with(estimated), [note] if few else [], [warning(estimated, log.contexts.shape[1])]
     if isinstance(logging, str) and logging.strip() == "logging":
         raise InputError("logging='logging' defines the logging policy by itself; name a column, a file or an object.")
     policy = logging if isinstance(logging, Policy) else build(logging, rows, None)
     if isinstance(policy, LoggedOnly):
-        values = np.asarray(policy.logged)
-        propensities = np.ones(reading.n)
-        propensities[np.arange(reading.n) if rows.kept is None else rows.kept] = values
-        return made(propensities, None), [], []
-    return made(reading.propensities, policy), [], []
-
-
-def _from_npz(path: Path) -> LogTable:
-    log = load_log(path)
-    table = LogTable(
-        log=log, actions=tuple(range(log.n_actions)), columns=Columns(), segments=(), rows_read=len(log), dropped=(),
-        notes=(), warnings=(), source=str(path), _rows=None,
-    )  # fmt: skip
-    log.with_table(table)
-    return table
+        arrays["propensities"] = np.asarray(policy.logged)
+        return log_with(None), [], []
+    return log_with(policy), [], []

@@ -6,14 +6,23 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
+import numpy as np
+
+from cael.engine.answer import Answer
+from cael.engine.asking import as_engine_log, ask
+from cael.engine.learning import in_memory
+from cael.engine.work import STRETCHES
 from cael.errors import InputError, positive_int
 from cael.judging import audit_checks as C
 from cael.judging.audit_checks import Frequency, Period
-from cael.judging.survey import survey, time_blocks
+from cael.judging.checks import column, effect
+from cael.judging.judge import blocks_of, survey_of, timeless
+from cael.judging.survey import time_blocks
 from cael.judging.thresholds import DEFAULT, Thresholds
-from cael.judging.verdict import Check, by_gravity, worst
+from cael.judging.verdict import Check, by_gravity, doubts, worst
 from cael.log.logged import LoggedData
-from cael.results.sheet import Column, Note, Sheet
+from cael.log.scanned import ScannedLog
+from cael.results.sheet import Column, Note, Sheet, Shown, named
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -23,7 +32,7 @@ MOST_SHOWN = 20
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class Audit:
+class Audit(Shown):
     """What speaks for and against a log, before any policy is asked about.
 
     checks: each with a status and a sentence. actions: the frequencies that are furthest off, at most 20. deciles: how
@@ -44,23 +53,18 @@ class Audit:
         return worst(self.checks)
 
     def __getitem__(self, name: str) -> Check:
-        for each in self.checks:
-            if each.name == name:
-                return each
-        raise KeyError(f"no check named {name!r}; there are: {', '.join(each.name for each in self.checks)}")
+        return named("check", {check.name: check for check in self.checks}, name)
 
     def __repr__(self) -> str:
-        told = "; ".join(each.sentence for each in by_gravity(self.checks) if each.status in ("warn", "fail"))
-        return f"Audit({self.status}" + (f"; {told}" if told else "") + ")"
+        return f"Audit({'; '.join([self.status, *(doubt.sentence for doubt in doubts(by_gravity(self.checks)))])})"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain types, ready for JSON."""
-        told = asdict(self)
-        return {"status": self.status, **{k: list(v) if isinstance(v, tuple) else v for k, v in told.items()}}
+        fields = {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
+        return {"status": self.status, **fields}
 
     def sheet(self) -> Sheet:
-        """What the printed forms show."""
-        rows = tuple((each.name, each.status, each.sentence) for each in self.checks)
+        rows = tuple((check.name, check.status, check.sentence) for check in self.checks)
         return Sheet(self._title, (Column("check"), Column("status"), Column("sentence", head="")), rows)
 
     @property
@@ -69,14 +73,11 @@ class Audit:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Note(self._title).rich()
-        yield from (Note(each.sentence, each.status).rich() for each in self.checks)
-
-    def _repr_html_(self) -> str:
-        return self.sheet().html()
+        yield from (Note(check.sentence, check.status).rich() for check in self.checks)
 
 
 def audit(
-    log: LoggedData,
+    log: LoggedData | ScannedLog,
     *,
     p_value: float | None = None,
     blocks: int = 10,
@@ -87,45 +88,63 @@ def audit(
 
     thresholds: where a doubt becomes a warning or a failure. p_value: below it a deviation counts as beyond chance, by
     default that of the thresholds; every family of tests (actions, deciles, periods) keeps its chance of even one false
-    alarm below it (Holm). blocks: stretches of time, in the order of the timestamps, or of the
-    rows where there are none. names: (k,) of the actions, for the messages; their numbers if None.
+    alarm below it (Holm). blocks: stretches of time, in the order of the timestamps, or of the rows where there are
+    none. names: (k,) of the actions, for the messages; their numbers if None. log: in memory, or scanned (`cael.scan`):
+    counts, sums, surprise, periods and the drift of the rewards are of all its rows, the other checks of a sample.
 
     >>> import cael
     >>> log, _ = cael.testing.example()
     >>> cael.audit(log).status
     'pass'
     """
-    if not isinstance(log, LoggedData):
-        raise InputError(f"expected a cael.LoggedData; got {type(log).__name__}.")
-    limits = DEFAULT if thresholds is None else thresholds
+    limits = thresholds or DEFAULT
     limits = limits if p_value is None else replace(limits, p_value=p_value)
-    if names is not None and len(names) != log.n_actions:
-        raise InputError(f"names must have one entry for each of the {log.n_actions} actions; got {len(names)}.")
+    engine_log = as_engine_log(log)
+    k = engine_log.n_actions
+    if names is not None and len(names) != k:
+        raise InputError(f"names must have one entry for each of the {k} actions; got {len(names)}.")
     positive_int("blocks", blocks, least=2)
-    if len(log) < 2 * blocks:
+    uniform = np.full(k, 1 / k)
+    only_logged = engine_log.has_propensities and engine_log.logging is None
+    answer = ask(engine_log, {"uniform": uniform} if only_logged else {}, [])
+    if answer.n < 2 * blocks or blocks > STRETCHES:
         raise InputError(
-            f"an audit needs at least {2 * blocks} rows, 2 for each of {blocks} stretches of time; the log has "
-            f"{len(log)}. Pass a smaller blocks=."
+            f"an audit needs at least {2 * blocks} rows, 2 for each of {blocks} stretches of time (at most "
+            f"{STRETCHES}); the log has {answer.n}. Pass a smaller blocks=."
         )
-    found, block = survey(log), time_blocks(log, blocks)
-    actions, deciles = C.by_action(log, found, limits, names), C.by_decile(log)
-    periods = C.by_period(log, found, block)
-    checks = [
-        C.known(log, found),
-        C.sums(log, found, limits),
-        C.rounding(log, limits),
-        C.action_check(actions, limits, len(log)),
-        C.decile_check(deciles, limits),
-        C.surprise_check(log, found, limits),
-        C.column_check(log, found, limits),
-        C.effect_check(log, limits),
-        C.period_check(periods, limits),
-        *C.drifts(log, block, limits),
-        C.duplicates(log, limits),
-        C.support(log, found, limits),
-        C.reward(log, limits),
-    ]
-    shown = sorted(actions, key=lambda each: 1.0 if each.p_value is None else each.p_value)[:MOST_SHOWN]
+    rows, _ = in_memory(log, uniform, 0)
+    checks, actions, deciles, periods = _checked(answer, rows, blocks, names, limits)
+    shown = sorted(actions, key=lambda action: 1.0 if action.p_value is None else action.p_value)[:MOST_SHOWN]
     return Audit(
-        repr(log), log.fingerprint, tuple(each for each in checks if each), tuple(shown), deciles, periods
+        engine_log.described(answer.n), engine_log.key.fingerprint, checks, tuple(shown), deciles, periods
     )  # fmt: skip
+
+
+def _checked(
+    answer: Answer, rows: LoggedData, blocks: int, names: Sequence[object] | None, limits: Thresholds
+) -> tuple[tuple[Check, ...], tuple[Frequency, ...], tuple[Frequency, ...], tuple[Period, ...]]:
+    """The checks, and the frequencies and periods that they rest on. rows: in memory, for checks of single rows."""
+    counts, block, whole = survey_of(answer), time_blocks(rows, blocks), answer.log.logging is not None
+    why = timeless(answer, blocks, 2 * blocks)
+    runs = [] if why else blocks_of(answer, blocks)
+    actions, deciles = C.by_action(answer, counts, limits, names), C.by_decile(rows)
+    propensities = [
+        None if rows.propensities is None else float(rows.propensities[block == b].mean()) for b in range(len(runs))
+    ]
+    periods = C.by_period(answer, runs, propensities)
+    checks = [
+        C.known(answer),
+        C.sums(answer, limits),
+        C.rounding(rows, limits),
+        C.action_check(actions, limits, answer.n),
+        C.decile_check(deciles, limits),
+        C.surprise_check(answer, limits),
+        column(rows, limits, known=whole, so="."),
+        effect(rows, limits, so="do the two columns belong together?"),
+        C.period_check(periods, limits),
+        *(C.drifts(answer, runs, rows, block, limits) if runs else C.no_drifts(why)),
+        C.duplicates(rows, answer.n, limits),
+        C.support(rows, counts, limits),
+        C.reward(rows, limits),
+    ]
+    return tuple(check for check in checks if check is not None), actions, deciles, periods

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 
-from cael.common.types import Floats
+from cael.common.types import Array, Floats
 from cael.engine.answer import Answer
 from cael.engine.columns import Reward, Surprise
 from cael.engine.moments import Combination
@@ -17,23 +19,30 @@ from cael.engine.work import STRETCHES
 from cael.inference.estimate import Estimate
 from cael.judging.checks import (
     BLOCKS,
+    DISORDER,
     NO_FREQUENCIES,
     bias,
     column,
+    disagreement,
     drifted,
     effect,
+    effective_rows,
     evidence,
     frequencies,
-    of_weights,
-    off_by_counts,
-    off_by_means,
+    largest_row,
+    mean_weight,
+    skewness,
+    support,
     surprise,
+    tail,
 )
-from cael.judging.survey import Survey, drift_of, further, inverse_means_of
+from cael.judging.survey import Survey, count_p_values, drift_of, further, holm, inverse_means, two_sided
 from cael.judging.thresholds import DEFAULT, Thresholds
 from cael.judging.verdict import Check, Verdict, verdict_of
 from cael.log.held import Held
-from cael.log.logged import LoggedData
+
+ROUNDING = 1e-14
+"""A standard error that is smaller, as a share of the mean, is rounding of a column without spread."""
 
 
 def judge(
@@ -45,15 +54,22 @@ def judge(
     thresholds: Thresholds | None = None,
 ) -> Verdict:
     """The verdict on the estimate named `headline`, from its own diagnostics, the other estimates and the log."""
-    limits = DEFAULT if thresholds is None else thresholds
+    limits = thresholds or DEFAULT
     best = next(estimate for estimate in estimates if estimate.estimator == headline)
-    found, rows = survey_of(answer, target), rows_of(answer)
+    counts, likely = survey_of(answer, target), likeliness(answer)
+    rows = answer.log.log if isinstance(answer.log, Held) else sampled(answer.log)  # for checks of single rows
     checks = [
         evidence(best, propensities=answer.log.has_propensities, estimated=answer.log.estimates_logging),
-        *of_weights(best, estimates, found, limits),
-        frequencies_of(answer, found, limits),
-        surprise_of(answer, limits),
-        None if rows is None else column(rows, found, limits),
+        effective_rows(best, limits),
+        largest_row(best, limits),
+        skewness(best, limits),
+        tail(best, limits),
+        mean_weight(best, limits),
+        support(best, counts, limits),
+        disagreement(best, estimates, limits),
+        frequencies_of(answer, counts, limits),
+        None if likely is None else surprise(*likely, limits),
+        None if rows is None else column(rows, limits, known=counts.expected is not None),
         None if rows is None else effect(rows, limits),
         drifting(answer, best, level, limits),
         bias(best, level, limits),
@@ -61,72 +77,98 @@ def judge(
     return verdict_of(headline, [check for check in checks if check is not None], limits)
 
 
-def rows_of(answer: Answer) -> LoggedData | None:
-    """Rows for the checks that look at single ones: all of a log in memory, or a sample."""
-    return answer.log.log if isinstance(answer.log, Held) else sampled(answer.log)
-
-
-def survey_of(answer: Answer, target: int) -> Survey:
-    """What the pass counted, by action."""
+def survey_of(answer: Answer, target: int | None = None) -> Survey:
+    """What the pass counted, by action; the mass of a target where there is one that is known."""
     sums, known = answer.partial.actions, answer.log.logging is not None
-    mass = answer.partial.masses[target] / answer.n if answer.targets[target].complete else None
     return Survey(
-        sums.rows, sums.expected if known else None, sums.variance * answer.cluster_effect if known else None, None,
-        None, sums.worst if known else None, mass,
+        sums.rows, sums.expected if known else None, sums.variance * answer.cluster_effect if known else None,
+        None if target is None or not answer.targets[target].complete else answer.partial.masses[target] / answer.n,
     )  # fmt: skip
 
 
-def frequencies_of(answer: Answer, found: Survey, limits: Thresholds) -> Check:
+@final
+@dataclass(frozen=True, eq=False)
+class Tested:
+    """Rows of each action against the propensities, (k,) each: expected rows, p-values (1 where it is not tested), and
+    whether it is tested."""
+
+    expected: Floats
+    p_values: Floats
+    tested: Array
+
+
+def tested_actions(answer: Answer, counts: Survey, limits: Thresholds) -> Tested | None:
+    """By the counts where the logging policy is known, else by the mean of 1/mu; None without propensities."""
     if not answer.log.has_propensities:
+        return None
+    logged = counts.logged
+    if counts.expected is not None and counts.variance is not None:
+        p_values = count_p_values(logged, counts.expected, counts.variance, answer.n)
+        return Tested(counts.expected, p_values, np.ones(len(logged), dtype=bool))
+    sums = answer.partial.actions
+    mean, error = inverse_means(sums.inverse, sums.squares, answer.n, answer.cluster_effect)
+    tested = (logged >= limits.least_count) & (error > 0)
+    z = np.divide(mean - 1, error, out=np.zeros_like(mean), where=tested)
+    # Rows of an action in a log with correct propensities: logged / mean, if the mean is off by a factor.
+    expected = np.divide(logged, mean, out=np.zeros_like(mean), where=mean > 0)
+    return Tested(expected, np.array([two_sided(value) for value in z]), tested)
+
+
+def frequencies_of(answer: Answer, counts: Survey, limits: Thresholds) -> Check:
+    actions = tested_actions(answer, counts, limits)
+    if actions is None:
         return NO_FREQUENCIES
-    if found.expected is not None:
-        return frequencies(*off_by_counts(found, answer.n, limits.p_value), limits)
-    sums, n = answer.partial.actions, answer.n
-    mean, error = inverse_means_of(sums.inverse, sums.squares, n, answer.cluster_effect)
-    return frequencies(*off_by_means(sums.rows, mean, error, n, limits), limits)
+    off = (holm(actions.p_values) < limits.p_value) & actions.tested
+    return frequencies(off, (counts.logged - actions.expected) / answer.n, limits)
 
 
-def surprise_of(answer: Answer, limits: Thresholds) -> Check | None:
+def likeliness(answer: Answer) -> tuple[float, float] | None:
+    """(mean, p-value) of the surprise further from 0, for both tests together; None: the policy is not known."""
     if answer.log.logging is None:
         return None
     scores = [answer.single(Surprise(relative)) for relative in (False, True)]
-    return surprise(*further([(each.value, z_of(each)) for each in scores]), limits)
+    return further([(score.value, z_of(score)) for score in scores])
 
 
-def z_of(score: Combination) -> float:
-    """The mean of a column in standard errors; 0 where it has no spread."""
+def z_of(score: Combination, expected: float = 0.0) -> float:
+    """The distance of a column's mean from what is expected, in standard errors; 0 where it has no spread."""
     error = score.stderr
-    return score.value / error if error > 0 else 0.0
+    return (score.value - expected) / error if error > ROUNDING * abs(score.value) else 0.0
 
 
 def drifting(answer: Answer, best: Estimate, level: float, limits: Thresholds) -> Check:
     """Whether rewards, or the estimate's contributions, change over time by more than the interval allows for."""
-    n, stretches, timed = answer.n, answer.partial.stretches, answer.log.timed
-    if n < 10 * BLOCKS or len(stretches) < BLOCKS:
-        return Check("drift", "unknown", None, f"{n} rows are too few to look for changes over time.")
-    if timed and not in_time(stretches):
-        message = "The files are not in the order of time, and a stream is not sorted: changes over time are not seen."
-        return Check("drift", "unknown", None, message)
-    blocks = blocks_of(stretches, n, counted=answer.work.rows is not None)
-    reward = answer.single(Reward()).coefficients
-    seen = [("logged reward", *drift(blocks, reward, answer.cluster_effect))]
+    if why := timeless(answer, BLOCKS, limits.drift_rows):
+        return Check("drift", "unknown", None, why)
+    blocks, reward = blocks_of(answer, BLOCKS), answer.single(Reward()).coefficients
+    changes = [("logged reward", *drift(blocks, reward, answer.cluster_effect))]
     if best.estimator != "LoggedMean" and best.sums is not None:
-        seen.append(("new policy's value", *drift(blocks, best.sums.coefficients, answer.cluster_effect)))
-    return drifted(seen, best, level, limits, "time" if timed else "the order of the rows")
+        changes.append(("new policy's value", *drift(blocks, best.sums.coefficients, answer.cluster_effect)))
+    return drifted(changes, best, level, limits, order_of(answer))
 
 
-def in_time(stretches: Sequence[Stretch]) -> bool:
-    known = [stretch for stretch in stretches if stretch.low is not None]
-    return all(a.high <= b.low for a, b in itertools.pairwise(known))
+def order_of(answer: Answer) -> str:
+    """What the rows follow, in words."""
+    return "time" if answer.log.timed else "the order of the rows"
 
 
-def blocks_of(stretches: Sequence[Stretch], n: int, *, counted: bool) -> list[Stretch]:
-    """Ten runs of stretches with the same number of rows, or about the same where these were not counted before."""
+def timeless(answer: Answer, blocks: int, least: float) -> str:
+    """Why changes over time cannot be looked for in so many blocks, of at least so many rows; "" where they can."""
+    if answer.n < least or len(answer.partial.stretches) < blocks:
+        return f"{answer.n} rows are too few to look for changes over time."
+    timed = [stretch for stretch in answer.partial.stretches if stretch.low is not None]
+    ordered = not answer.log.timed or all(a.high <= b.low for a, b in itertools.pairwise(timed))
+    return "" if ordered else DISORDER
+
+
+def blocks_of(answer: Answer, count: int) -> list[Stretch]:
+    """So many runs of stretches with the same number of rows, or about the same where these were not counted before."""
     blocks: list[Stretch] = []
     before, current = 0, -1
-    for stretch in stretches:
-        middle = (before + stretch.moments.n / 2) / n
-        block = stretch.number * BLOCKS // STRETCHES if counted else min(BLOCKS - 1, int(middle * BLOCKS))
+    for stretch in answer.partial.stretches:
+        middle = (before + stretch.moments.n / 2) / answer.n
+        counted = answer.work.rows is not None
+        block = stretch.number * count // STRETCHES if counted else min(count - 1, int(middle * count))
         blocks = [*blocks[:-1], blocks[-1].merge(stretch)] if block == current else [*blocks, stretch]
         before, current = before + stretch.moments.n, block
     return blocks

@@ -1,4 +1,4 @@
-"""Survey: one pass over a log that counts, by action, what was logged and what the policies say should be there."""
+"""Survey: what a pass counted by action; and the tests of counts, columns and time that checks rest on."""
 
 from __future__ import annotations
 
@@ -10,70 +10,27 @@ from typing import final
 import numpy as np
 
 from cael.common.types import Array, Floats, Ints
-from cael.inference import intervals as inference
-from cael.log.logged import FEW, LoggedData
-from cael.policies.expectations import surprises, totals, variances, worst_sum
-from cael.policies.policy import Policy
+from cael.judging.thresholds import DEFAULT, Thresholds
+from cael.log.logged import LoggedData
 
 NORMAL_VARIANCE = 25.0
 """From this variance on, a count is compared by a normal z with its own variance; below, by a binomial tail."""
 
-LEAST_ROWS, MOST_CONTEXTS, HARDLY, FEWEST = 500, 50, 0.05, 10
+MOST_CONTEXTS, FEWEST = 50, 10
 MOST_ROWS = 200_000
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """What one pass over the rows finds; k actions, n rows.
-
-    logged: (k,) rows of each action. expected: (k,) sum over rows of the logging policy's probability, and variance:
-    (k,) of the count around it (both None where only the logged action's propensity is known). score: (n,)
-    log mu(a_i|x_i) + entropy of mu(.|x_i), which has mean zero if the logging policy is what it says. relation: (n,)
-    the same of mu(a|x) / mean over rows of mu(a|.), which sees most sharply whether actions belong to these contexts,
-    as the popularity of the actions is taken out of it. worst_sum: the
-    largest distance of a row's probabilities from one. target: (k,) the target's mean probability of each action.
-    """
+    """What a pass over the rows counted, by action, (k,) each: logged: rows. expected: the sum over rows of the logging
+    policy's probability, and variance: of the count around it (both None where only the logged action's propensity is
+    known). target: the target's mean probability (None: not known)."""
 
     logged: Floats
     expected: Floats | None
     variance: Floats | None
-    score: Floats | None
-    relation: Floats | None
-    worst_sum: float | None
     target: Floats | None
-
-
-def survey(log: LoggedData, target: Policy | None = None) -> Survey:
-    """Count in one pass; nothing of size n x k is kept."""
-    k = log.n_actions
-    logged = np.bincount(log.actions, minlength=k).astype(np.float64)
-    mass = None if target is None or not target.complete else sums_over(log, target)[0] / len(log)
-    if log.logging is None or not log.logging.complete:
-        return Survey(logged, None, None, None, None, None, mass)
-    expected, variance, worst = sums_over(log, log.logging)
-    popularity = np.log(np.maximum(expected / len(log), 1e-300))
-    parts = [surprises(log.logging, batch, popularity) for batch in log.batches(width=FEW)]
-    score, relation = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return Survey(logged, expected, variance * design_effect(log.clusters), score, relation, worst, mass)
-
-
-def sums_over(log: LoggedData, policy: Policy) -> tuple[Floats, Floats, float]:
-    """Sums over rows of the probability of each action and of its variance, (k,) each, and the worst row's sum."""
-    first, second, worst = np.zeros(log.n_actions), np.zeros(log.n_actions), 0.0
-    for batch in log.batches(width=FEW):
-        first += totals(policy, batch)
-        second += totals(policy, batch, variances)
-        worst = max(worst, worst_sum(policy, batch))
-    return first, second, worst
-
-
-def design_effect(clusters: Ints | None) -> float:
-    """How much a count can vary more when the rows of a cluster may share their draw: at most sum of sizes^2 / n."""
-    if clusters is None:
-        return 1.0
-    sizes = np.unique(clusters, return_counts=True)[1].astype(np.float64)
-    return float((sizes**2).sum() / sizes.sum())
 
 
 def count_p_values(logged: Floats, expected: Floats, variance: Floats, n: int) -> Floats:
@@ -91,21 +48,12 @@ def count_p_values(logged: Floats, expected: Floats, variance: Floats, n: int) -
     return p
 
 
-def inverse_means(log: LoggedData) -> tuple[Floats, Floats]:
+def inverse_means(first: Floats, second: Floats, n: int, effect: float) -> tuple[Floats, Floats]:
     """For each action the mean over rows of 1{a_i = a} / mu_i and its standard error, both (k,).
 
     The mean is 1 for an action that the logging policy plays on every row, and less for one that it leaves out on some.
+    first, second: sums of 1/mu and of its square by action. effect: the design effect of clusters.
     """
-    assert log.propensities is not None
-    k = log.n_actions
-    inverse = 1 / log.propensities
-    first: Floats = np.bincount(log.actions, weights=inverse, minlength=k).astype(np.float64, copy=False)
-    second: Floats = np.bincount(log.actions, weights=inverse**2, minlength=k).astype(np.float64, copy=False)
-    return inverse_means_of(first, second, len(log), design_effect(log.clusters))
-
-
-def inverse_means_of(first: Floats, second: Floats, n: int, effect: float) -> tuple[Floats, Floats]:
-    """The same from the sums of 1/mu and of its square by action, both (k,); effect: the design effect of clusters."""
     mean = first / n
     return mean, np.sqrt(np.maximum(second / n - mean**2, 0.0) / (n - 1) * effect)
 
@@ -126,18 +74,11 @@ def two_sided(z: float) -> float:
     return float(2 * ndtr(-abs(z)))
 
 
-def z_of_mean(values: Floats, clusters: Ints | None) -> tuple[float, float]:
-    """(mean, its z against 0) of per-row values (n,); z is 0 where they have no spread."""
-    mean = float(values.mean())
-    error = inference.stderr(inference.units(values, clusters))
-    return mean, mean / error if error > 0 else 0.0
-
-
-def likeliness(found: Survey, clusters: Ints | None) -> tuple[float, float] | None:
-    """(mean, p-value) of the score that is further from 0, for both tests together; None: the policy is not known."""
-    if found.score is None or found.relation is None:
-        return None
-    return further([z_of_mean(score, clusters) for score in (found.score, found.relation)])
+def skewness_ratio(z: Floats) -> float:
+    """|third standardised moment| of z (n,) over sqrt(n); 0 without spread."""
+    centred = z - z.mean()
+    spread = float(np.mean(centred**2))
+    return abs(float(np.mean((centred / math.sqrt(spread)) ** 3))) / math.sqrt(len(z)) if spread > 0 else 0.0
 
 
 def further(scores: Sequence[tuple[float, float]]) -> tuple[float, float]:
@@ -150,33 +91,22 @@ def further(scores: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return min(tests, key=lambda pair: pair[1])
 
 
-def time_order(log: LoggedData) -> Ints:
-    """Row numbers in the order of time: of the timestamps, or as they stand where there are none."""
-    return np.arange(len(log)) if log.timestamps is None else np.argsort(log.timestamps, kind="stable")
-
-
 def time_blocks(log: LoggedData, blocks: int) -> Ints:
     """The block (0 .. blocks-1) of each row (n,); blocks follow each other in time and have equal sizes."""
-    place = np.empty(len(log), dtype=np.intp)
-    place[time_order(log)] = np.arange(len(log))
-    return place * blocks // len(log)
-
-
-def drift(values: Floats, block: Ints, clusters: Ints | None) -> tuple[float, float]:
-    """(last fifth minus the rest, p-value) of values (n,) whose blocks follow each other in time.
-
-    Two tests, each at half the level: that all blocks have one mean (chi-square), and that they have no trend (normal).
-    With clusters the variance of a block's mean is inflated by the design effect, as clusters may share their level.
-    """
-    count = np.bincount(block).astype(np.float64)
-    mean = np.bincount(block, weights=values) / count
-    inside = values - mean[block]
-    variance = np.bincount(block, weights=inside**2) / (count - 1) / count * design_effect(clusters)
-    return drift_of(count, mean, variance)
+    n = len(log)
+    if log.timestamps is None:
+        return np.arange(n) * blocks // n
+    place = np.empty(n, dtype=np.intp)
+    place[np.argsort(log.timestamps, kind="stable")] = np.arange(n)
+    return place * blocks // n
 
 
 def drift_of(count: Floats, mean: Floats, variance: Floats) -> tuple[float, float]:
-    """The same from blocks: rows (b,), means (b,) and variances of the means (b,)."""
+    """(last fifth minus the rest, p-value) of blocks that follow each other in time: rows, means and variances of the
+    means, (b,) each.
+
+    Two tests, each at half the level: that all blocks have one mean (chi-square), and that they have no trend (normal).
+    """
     from scipy.special import chdtrc
 
     if (variance <= 0).all():
@@ -196,7 +126,7 @@ def evenly(n: int, most: int) -> Ints:
     return np.arange(n) if n <= most else np.unique(np.linspace(0, n - 1, most).astype(np.intp))
 
 
-def action_matters(log: LoggedData) -> float | None:
+def action_matters(log: LoggedData, limits: Thresholds = DEFAULT) -> float | None:
     """p-value that the logged propensities do not depend on the logged action, given the contexts.
 
     Propensities are probabilities of the action taken, so what contexts leave open in their logarithm must depend on
@@ -205,10 +135,10 @@ def action_matters(log: LoggedData) -> float | None:
     if log.propensities is None or log.contexts.shape[1] == 0:
         return None
     logs = np.log(log.propensities)
-    return None if logs.std() < HARDLY else depends_on_action(logs, log)
+    return None if logs.std() < limits.related_spread else depends_on_action(logs, log, limits)
 
 
-def depends_on_action(values: Floats, log: LoggedData) -> float | None:
+def depends_on_action(values: Floats, log: LoggedData, limits: Thresholds = DEFAULT) -> float | None:
     """p-value that values (n,) do not depend on the action, alone or together with a context, given the contexts.
 
     Score statistics over actions and contexts: the largest, by Bonferroni, or the sum of their squares, by a
@@ -217,20 +147,20 @@ def depends_on_action(values: Floats, log: LoggedData) -> float | None:
     from scipy.special import chdtrc
 
     k = log.n_actions
-    if len(log) < LEAST_ROWS:
+    if len(log) < limits.related_rows:
         return None
-    some = evenly(len(log), MOST_ROWS)
-    n, actions, x = len(some), log.actions[some], log.contexts[some, :MOST_CONTEXTS]
+    rows = evenly(len(log), MOST_ROWS)
+    n, actions, x = len(rows), log.actions[rows], log.contexts[rows, :MOST_CONTEXTS]
     spread = x.std(axis=0)
     x = np.column_stack([np.ones(n), (x[:, spread > 0] - x[:, spread > 0].mean(axis=0)) / spread[spread > 0]])
-    rest = values[some] - x @ np.linalg.lstsq(x, values[some], rcond=None)[0]
+    rest = values[rows] - x @ np.linalg.lstsq(x, values[rows], rcond=None)[0]
     count = np.bincount(actions, minlength=k)
     largest, squares, tests = 0.0, 0.0, 0
     for column in x.T:
         score = rest * column
         total = np.bincount(actions, weights=score, minlength=k)
         square = np.bincount(actions, weights=score**2, minlength=k)
-        enough = (count >= 20) & (square > 0)
+        enough = (count >= limits.related_count) & (square > 0)
         tests += int(enough.sum())
         z = np.abs(total[enough]) / np.sqrt(square[enough])
         largest, squares = max(largest, float(z.max(initial=0.0))), squares + float(z @ z)

@@ -101,6 +101,15 @@ class Thresholds:
     certain: share of rows on which the logged action had probability one. Where half the decisions were certain, the
         log says nothing about other actions.
 
+    Enough to look at:
+
+    related_rows: rows that a log must have before rewards or propensities are tested for depending on the actions.
+    related_count: rows that an action must have to count in these tests; with fewer, its z is too far from normal.
+    related_spread: standard deviation that log propensities must have before they are tested. Below 5% they are nearly
+        uniform, and nothing in them could belong to another row.
+    drift_rows: rows that a log must have before changes over time are looked for, in a verdict.
+    constant_weight: |weight - 1| where all weights are alike. They must be 1 then; a thousandth is rounding.
+
     Results:
 
     coverage: how far the coverage on planted rewards is below its level, in standard errors. 3 happens by chance once
@@ -141,6 +150,11 @@ class Thresholds:
     few_rows: float = 10.0
     thin_support: tuple[float, float] = (0.1, math.inf)
     certain: tuple[float, float] = (0.5, 0.5)
+    related_rows: float = 500.0
+    related_count: float = 20.0
+    related_spread: float = 0.05
+    drift_rows: float = 100.0
+    constant_weight: float = 0.001
     coverage: tuple[float, float] = (3.0, 9.0)
     p_value: float = 0.001
     drift_p_value: float = 0.01
@@ -149,12 +163,9 @@ class Thresholds:
     segments_p_value: float = 0.01
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            limit = getattr(self, each.name)
-            if isinstance(each.default, tuple):
-                _check_pair(each.name, limit)
-            else:
-                _check_number(each.name, limit)
+        for field in fields(self):
+            check = _check_pair if isinstance(field.default, tuple) else _check_number
+            check(field.name, getattr(self, field.name))
 
     def status(self, name: str, value: float) -> str:
         """How a value stands to the two thresholds of a name; of effective_rows less is worse."""
@@ -169,8 +180,7 @@ class Thresholds:
 
     def changed(self) -> dict[str, Limit]:
         """Those that are not the default, by name."""
-        pairs = {each.name: (getattr(self, each.name), each.default) for each in fields(self)}
-        return {name: limit for name, (limit, default) in pairs.items() if limit != default}
+        return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
 
     def to_dict(self) -> dict[str, Any]:
         """Those that are not the default, in plain types, ready for JSON; infinity is null."""
@@ -182,7 +192,7 @@ DEFAULT = Thresholds()
 
 def thresholds_from(given: Mapping[str, object]) -> Thresholds:
     """The table with these thresholds in place of the defaults; a name that it does not have is an error."""
-    names = [each.name for each in fields(Thresholds)]
+    names = [field.name for field in fields(Thresholds)]
     unknown = [name for name in given if name not in names]
     if unknown:
         raise InputError(f"there is no threshold {unknown[0]!r}; there are: {', '.join(names)}.")

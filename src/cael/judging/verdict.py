@@ -35,18 +35,17 @@ class Check:
 
 def worst(checks: Sequence[Check]) -> str:
     """The worst status: "fail", "warn" or "pass"; what is unknown does not count."""
-    found = max((STATUSES.index(each.status) for each in checks), default=0)
-    return "pass" if STATUSES[found] == "unknown" else STATUSES[found]
+    return max(("pass", *(check.status for check in checks if check.status != "unknown")), key=STATUSES.index)
 
 
 def by_gravity(checks: Sequence[Check]) -> list[Check]:
     """The checks, worst first, otherwise in their own order."""
-    return sorted(checks, key=lambda each: -STATUSES.index(each.status))
+    return sorted(checks, key=lambda check: -STATUSES.index(check.status))
 
 
 def doubts(checks: Sequence[Check]) -> tuple[Note, ...]:
     """The sentences of the checks that warn or fail."""
-    return tuple(Note(each.sentence, each.status) for each in checks if each.status in ("warn", "fail"))
+    return tuple(Note(check.sentence, check.status) for check in checks if check.status in ("warn", "fail"))
 
 
 @final
@@ -66,7 +65,7 @@ class Verdict:
     @property
     def reasons(self) -> tuple[str, ...]:
         """The sentences of the checks that warn or fail, worst first."""
-        return tuple(each.sentence for each in by_gravity(self.checks) if each.status in ("warn", "fail"))
+        return tuple(doubt.sentence for doubt in doubts(by_gravity(self.checks)))
 
     @property
     def meaning(self) -> str:
@@ -74,7 +73,7 @@ class Verdict:
         return MEANING[self.level]
 
     def __repr__(self) -> str:
-        return f"Verdict({self.level}, {self.estimator}" + "".join(f"; {each}" for each in self.reasons) + ")"
+        return f"Verdict({self.level}, {self.estimator}" + "".join(f"; {reason}" for reason in self.reasons) + ")"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain types, ready for JSON."""
@@ -82,7 +81,7 @@ class Verdict:
             "level": self.level,
             "estimator": self.estimator,
             "reasons": list(self.reasons),
-            "checks": [asdict(each) for each in self.checks],
+            "checks": [asdict(check) for check in self.checks],
             "thresholds": self.thresholds.to_dict(),
         }
 

@@ -32,10 +32,10 @@ def bytes_of(given: int | str | None) -> int:
     if given is None:
         return max(LEAST, free() // 2)
     if isinstance(given, str):
-        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", given)
-        if not found or found[2].upper() not in UNITS:
+        parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", given)
+        if not parts or parts[2].upper() not in UNITS:
             raise InputError(f"memory must be a size such as 2GiB, 500MB or a number of bytes; got {given!r}.")
-        size = int(float(found[1]) * UNITS[found[2].upper()])
+        size = int(float(parts[1]) * UNITS[parts[2].upper()])
     else:
         size = positive_int("memory", given)
     if size < LEAST:
@@ -52,8 +52,8 @@ def free() -> int:
         text = Path("/proc/meminfo").read_text("ascii")
     except OSError:
         return int(os.sysconf("SC_PAGE_SIZE")) * int(os.sysconf("SC_PHYS_PAGES"))
-    found = re.search(r"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE)
-    return int(found[1]) * 1024 if found else 4 * 2**30
+    line = re.search(r"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE)
+    return int(line[1]) * 1024 if line else 4 * 2**30
 
 
 def shown(size: float) -> str:
@@ -76,29 +76,25 @@ class Budget:
     def batch_rows(self, row_bytes: float) -> int:
         """Rows of a batch such that all threads together stay within the budget."""
         room = (self.memory - PROGRAM) / 2 / self.workers
-        rows = int(room / (COPIES * max(1.0, row_bytes)))
-        if rows < LEAST_ROWS:
-            need = PROGRAM + 2 * self.workers * COPIES * row_bytes * LEAST_ROWS
-            raise InputError(
-                f"memory={shown(self.memory)} is too little for rows of {row_bytes:,.0f} bytes: expected at least "
-                f"{shown(need)} with {self.workers} workers. Name fewer columns, or give fewer workers."
-            )
-        return min(MOST_ROWS, rows)
+        need = PROGRAM + 2 * self.workers * COPIES * row_bytes * LEAST_ROWS
+        advice = f" with {self.workers} workers. Name fewer columns, or give fewer workers."
+        return min(MOST_ROWS, self._rows(room, row_bytes, need, "for", advice))
 
     def sample_rows(self, row_bytes: float, training: int = LEARNING) -> int:
         """Rows of a sample to train on: a quarter of what the program and training, by default of networks, leave."""
-        rows = int((self.memory - PROGRAM - training) / 4 / (COPIES * max(1.0, row_bytes)))
+        room = (self.memory - PROGRAM - training) / 4
+        need = PROGRAM + training + 4 * COPIES * row_bytes * LEAST_ROWS
+        return self._rows(room, row_bytes, need, "to train models on a sample of", ".")
+
+    def _rows(self, room: float, row_bytes: float, need: float, purpose: str, advice: str) -> int:
+        rows = int(room / (COPIES * max(1.0, row_bytes)))
         if rows < LEAST_ROWS:
-            need = PROGRAM + training + 4 * COPIES * row_bytes * LEAST_ROWS
             raise InputError(
-                f"memory={shown(self.memory)} is too little to train models on a sample of rows of {row_bytes:,.0f} "
-                f"bytes: expected at least {shown(need)}."
+                f"memory={shown(self.memory)} is too little {purpose} rows of {row_bytes:,.0f} bytes: expected at "
+                f"least {shown(need)}{advice}"
             )
         return rows
 
     def most_clusters(self, p: int) -> int:
         """Clusters whose sums of p features can be kept: a quarter of the budget, with room to sort them."""
         return int((self.memory - PROGRAM) / 4 / (8 * (p + 2) * 3))
-
-
-__all__ = ["Budget", "bytes_of", "cores", "free", "shown"]

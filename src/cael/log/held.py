@@ -3,69 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, final
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, final
 
 from cael.common.cores import cores
-from cael.common.types import Floats, Ints
+from cael.common.types import Floats, Ints, settle
 from cael.errors import InputError, PolicyError
-from cael.log.logged import LoggedData, LogKey
+from cael.log.logged import LoggedData, LogKey, at_rows
 from cael.log.pieces import Piece, Reading
 from cael.log.targets import Target
 from cael.policies.policy import Policy, as_policy
 from cael.policies.propensity import EstimatedLogging
+
+if TYPE_CHECKING:
+    from cael.log.scanned import ScannedLog
 
 PROBE = 4096
 """Rows at the start of a log that are looked at before a pass."""
 TASK_ROWS = 2**17
 BATCH = 2**16
 
-
-class EngineLog(Protocol):
-    """A log as the engine reads it: in memory, or in files."""
-
-    @property
-    def n_actions(self) -> int: ...
-    @property
-    def action_features(self) -> Floats | None: ...
-    @property
-    def has_propensities(self) -> bool: ...
-    @property
-    def logging(self) -> Target | None: ...
-    @property
-    def estimates_logging(self) -> bool: ...
-    @property
-    def clustered(self) -> bool: ...
-    @property
-    def timed(self) -> bool: ...
-    @property
-    def context_dim(self) -> int: ...
-    @property
-    def rows(self) -> int | None: ...
-    @property
-    def starts(self) -> tuple[int, ...]: ...
-    @property
-    def tasks(self) -> Sequence[Any]: ...
-    @property
-    def workers(self) -> int: ...
-    @property
-    def client(self) -> Any: ...
-    @property
-    def key(self) -> LogKey: ...
-    @property
-    def predictions(self) -> Any: ...
-
-    def target(self, given: Any) -> Target: ...
-    def probe(self, *, contexts: bool = False) -> Piece: ...
-    def reading(
-        self, *, contexts: bool = False, propensities: bool = True, segments: tuple[str, ...] = (),
-        columns: Sequence[str] = (), numbers: int = 0, ids: bool = False,
-    ) -> Reading: ...  # fmt: skip
-    def most_clusters(self, columns: int) -> int: ...
-    def described(self, n: int | str) -> str: ...
+EngineLog: TypeAlias = "Held | ScannedLog"
+"""A log as the engine reads it: in memory, or in files."""
 
 
 @final
@@ -78,38 +38,20 @@ class Run:
     stop: int
     segments: tuple[tuple[list[str], Ints], ...] = ()
 
-    @property
-    def number(self) -> int:
-        return 0
+    number: ClassVar[int] = 0
 
     def pieces(self, size: int) -> Iterator[tuple[int, Piece]]:
         for at in range(self.first, self.stop, size):
             yield at, self.piece(slice(at, min(at + size, self.stop)))
 
     def piece(self, part: slice) -> Piece:
-        log = self.log
-        numbers = log.rows[part] if not isinstance(log.rows, slice) else shifted(part, log.rows.start)
+        log, batch = self.log, self.log.whole.part(part)
         return Piece(
-            None, None, log.actions[part], log.rewards[part],
-            None if log.propensities is None else log.propensities[part], log.contexts[part],
-            None if log.cluster_keys is None else log.cluster_keys[part],
-            None if log.timestamps is None else log.timestamps[part],
-            tuple((labels, codes[part]) for labels, codes in self.segments), (), part.stop - part.start,
-            log.n_actions, log.action_features, 0, part.start, numbers, places_of(log, part),
+            None, None, batch.actions, batch.rewards, batch.propensities, batch.contexts,
+            at_rows(log.cluster_keys, part), at_rows(log.timestamps, part),
+            tuple((labels, codes[part]) for labels, codes in self.segments), (), len(batch), log.n_actions,
+            log.action_features, 0, part.start, batch.rows, batch.draw_numbers,
         )  # fmt: skip
-
-
-def shifted(part: slice, by: int) -> slice:
-    return slice(part.start + by, part.stop + by)
-
-
-def places_of(log: LoggedData, part: slice) -> Ints:
-    """The places of rows: where they stood in their files, or their numbers."""
-    if log.places is not None:
-        return log.places[part]
-    if isinstance(log.rows, slice):
-        return np.arange(part.start, part.stop) + log.rows.start
-    return log.rows[part]
 
 
 @final
@@ -119,49 +61,31 @@ class Held:
 
     log: LoggedData
     segments: tuple[tuple[list[str], Ints], ...] = ()
-    client: Any = None
-    predictions: Any = None
+    n_actions: int = field(init=False)
+    action_features: Floats | None = field(init=False)
+    context_dim: int = field(init=False)
+    rows: int = field(init=False)
+    has_propensities: bool = field(init=False)
+    estimates_logging: bool = field(init=False)
+    clustered: bool = field(init=False)
+    timed: bool = field(init=False)
+    client: ClassVar[Any] = None
+    predictions: ClassVar[Any] = None
+    starts: ClassVar[tuple[int, ...]] = (0,)
 
-    @property
-    def n_actions(self) -> int:
-        return self.log.n_actions
-
-    @property
-    def action_features(self) -> Floats | None:
-        return self.log.action_features
-
-    @property
-    def has_propensities(self) -> bool:
-        return self.log.propensities is not None
-
-    @cached_property
-    def logging(self) -> Target | None:
-        policy = self.log.logging
-        return None if policy is None or not policy.complete else target_in_memory(policy)
-
-    @property
-    def estimates_logging(self) -> bool:
-        return isinstance(self.log.logging, EstimatedLogging)
-
-    @property
-    def clustered(self) -> bool:
-        return self.log.clusters is not None
-
-    @property
-    def timed(self) -> bool:
-        return self.log.timestamps is not None
-
-    @property
-    def context_dim(self) -> int:
-        return self.log.contexts.shape[1]
-
-    @property
-    def rows(self) -> int:
-        return len(self.log)
-
-    @property
-    def starts(self) -> tuple[int, ...]:
-        return (0,)
+    def __post_init__(self) -> None:
+        log = self.log
+        settle(
+            self,
+            n_actions=log.n_actions,
+            action_features=log.action_features,
+            context_dim=log.contexts.shape[1],
+            rows=len(log),
+            has_propensities=log.propensities is not None,
+            estimates_logging=isinstance(log.logging, EstimatedLogging),
+            clustered=log.clusters is not None,
+            timed=log.timestamps is not None,
+        )
 
     @property
     def workers(self) -> int:
@@ -170,6 +94,11 @@ class Held:
     @property
     def key(self) -> LogKey:
         return self.log.key
+
+    @cached_property
+    def logging(self) -> Target | None:
+        policy = self.log.logging
+        return None if policy is None or not policy.complete else target_in_memory(policy)
 
     @cached_property
     def tasks(self) -> tuple[Run, ...]:

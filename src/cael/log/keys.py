@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,12 +13,19 @@ FILE_BITS = 44
 """A row's place is its row number in its file, with the number of the file in the bits above."""
 
 
-def mixed(keys: Array) -> Array:
-    """A bijection of 64-bit numbers that looks random (the finaliser of splitmix64)."""
-    keys = keys + np.uint64(0x9E3779B97F4A7C15)
-    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+GOLDEN, FIRST, SECOND = (np.uint64(x) for x in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+
+
+def bijection(keys: Array) -> Array:
+    """64-bit numbers that look random, one for each key: the finaliser of SplitMix64 (Steele, Lea and Flood 2014)."""
+    keys = (keys ^ (keys >> np.uint64(30))) * FIRST
+    keys = (keys ^ (keys >> np.uint64(27))) * SECOND
     return keys ^ (keys >> np.uint64(31))
+
+
+def mixed(keys: Array) -> Array:
+    """The next number of SplitMix64 after each of these states."""
+    return bijection(keys + GOLDEN)
 
 
 def seeded(keys: Array, seed: int, salt: int = 0) -> Array:
@@ -27,16 +35,24 @@ def seeded(keys: Array, seed: int, salt: int = 0) -> Array:
 
 def folds_of_keys(keys: Array, folds: int, seed: int) -> Ints:
     """The fold (n,) of each row, by a hash of its key: other rows do not matter, and a cluster stays in one fold."""
-    if folds == 1:
-        return np.zeros(len(keys), dtype=np.intp)
-    return (seeded(keys, seed) % np.uint64(folds)).astype(np.intp)
+    return parts_of_keys(keys, folds, 1, seed)
 
 
 def parts_of_keys(keys: Array, folds: int, halves: int, seed: int) -> Ints:
     """The part (n,) of each row: the fold times `halves`, and one of so many parts of the fold."""
+    if folds * halves == 1:
+        return np.zeros(len(keys), dtype=np.intp)
     bits = seeded(keys, seed)
     fold = (bits % np.uint64(folds)).astype(np.intp)
     return fold if halves == 1 else fold * halves + (bits // np.uint64(folds) % np.uint64(halves)).astype(np.intp)
+
+
+def fold_of_each(held_out: Sequence[Ints], n: int) -> Ints:
+    """The fold (n,) of each row, from the rows of each fold."""
+    fold = np.empty(n, dtype=np.intp)
+    for number, rows in enumerate(held_out):
+        fold[rows] = number
+    return fold
 
 
 def distinct_keys(labels: list[object]) -> Array:

@@ -7,13 +7,13 @@ import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NoReturn, Protocol, final
+from typing import Any, NoReturn, final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cael.common.types import Array, Floats, Ints, frozen
-from cael.errors import LogError, first_bad, positive_int
+from cael.common.types import Array, Floats, Ints, frozen, settle
+from cael.errors import LogError, positive_int
 from cael.log import row_checks as checks
 from cael.log.keys import folds_of_keys, label_keys
 from cael.policies.policy import Policy, as_policy, logged_probability, probabilities
@@ -24,11 +24,27 @@ BATCH_BYTES = 4 * 2**20
 FEW = 64
 """Width of the batches for questions about few actions of a row; a policy that needs all cuts them further."""
 
-PROPENSITY_RTOL, PROPENSITY_ATOL = 1e-3, 1e-6
-"""How far a logged propensity may lie from the logging policy's own probability (rounded logs exist)."""
-
-
 PER_ROW = ("contexts", "actions", "rewards", "propensities", "clusters", "cluster_keys", "timestamps", "places")
+
+
+def chunks(n: int, width: int, bytes_each: int = BATCH_BYTES) -> list[slice]:
+    """Runs of rows such that (rows x width) float64 fit into `bytes_each`."""
+    size = max(1, bytes_each // (8 * max(1, width)))
+    return [slice(at, min(at + size, n)) for at in range(0, n, size)]
+
+
+def row_numbers(numbers: slice | Ints, rows: slice | Ints) -> slice | Ints:
+    """The numbers of some rows, counted within those that have these numbers."""
+    if not isinstance(numbers, slice):
+        return numbers[rows]
+    if isinstance(rows, slice):
+        return slice(numbers.start + rows.start, min(numbers.start + rows.stop, numbers.stop))
+    return numbers.start + rows
+
+
+def at_rows(values: Array | None, rows: slice | Ints) -> Any:
+    """The entries of some rows; None of None."""
+    return None if values is None else values[rows]
 
 
 @final
@@ -65,58 +81,33 @@ class Batch:
             return np.arange(self.rows.start, self.rows.stop)
         return self.rows
 
-    def part(self, rows: slice) -> Batch:
+    def part(self, rows: slice | Ints) -> Batch:
         """Some of the rows, counted within the batch."""
-        numbers = self.rows
-        if isinstance(numbers, slice):
-            numbers = slice(numbers.start + rows.start, min(numbers.start + rows.stop, numbers.stop))
-        else:
-            numbers = numbers[rows]
         return Batch(
-            numbers, self.contexts[rows], self.actions[rows], self.rewards[rows],
-            None if self.propensities is None else self.propensities[rows], self.n_actions, self.action_features,
-            None if self.places is None else self.places[rows],
+            row_numbers(self.rows, rows), self.contexts[rows], self.actions[rows], self.rewards[rows],
+            at_rows(self.propensities, rows), self.n_actions, self.action_features, at_rows(self.places, rows),
         )  # fmt: skip
 
-    def parts(self, width: int | None = None) -> Iterator[Batch]:
-        """Parts of the rows, with at most BATCH_BYTES for `width` numbers a row, by default one for each action."""
-        size = max(1, BATCH_BYTES // (8 * max(1, width or self.n_actions)))
-        for at in range(0, len(self), size):
-            yield self.part(slice(at, min(at + size, len(self))))
+    some = part
 
-    def some(self, rows: Ints) -> Batch:
-        """The rows with these numbers, counted within the batch."""
-        return Batch(
-            self.row_numbers[rows], self.contexts[rows], self.actions[rows], self.rewards[rows],
-            None if self.propensities is None else self.propensities[rows], self.n_actions, self.action_features,
-            None if self.places is None else self.places[rows],
-        )  # fmt: skip
+    def parts(self, width: int | None = None, bytes_each: int = BATCH_BYTES) -> Iterator[Batch]:
+        """Parts of the rows, with at most `bytes_each` for `width` numbers a row, by default one for each action."""
+        return (self.part(rows) for rows in chunks(len(self), width or self.n_actions, bytes_each))
 
     def in_parts(self, ask: Callable[[Batch, slice], Array], width: int | None = None) -> Array:
-        """ask(part, rows) for parts of the rows, joined: whoever makes an array of all actions asks like this.
-
-        width: numbers that a row takes, by default one for each action; a part has at most BATCH_BYTES of them.
-        """
-        size = max(1, BATCH_BYTES // (8 * max(1, width or self.n_actions)))
-        if len(self) <= size:
+        """ask(part, rows) of `parts`, joined: whoever makes an array of all actions asks like this."""
+        cuts = chunks(len(self), width or self.n_actions)
+        if len(cuts) <= 1:
             return ask(self, slice(0, len(self)))
-        cuts = [slice(at, min(at + size, len(self))) for at in range(0, len(self), size)]
         return np.concatenate([ask(self.part(rows), rows) for rows in cuts])
-
-
-class Fingerprinted(Protocol):
-    """A log, in memory or in files."""
-
-    @property
-    def fingerprint(self) -> str: ...
 
 
 @final
 class LogKey:
     """Which log an estimate comes from; computes the fingerprint when it is first asked for, then lets the log go."""
 
-    def __init__(self, log: Fingerprinted) -> None:
-        self._log: Fingerprinted | None = log
+    def __init__(self, log: Any) -> None:
+        self._log = log
         self._digest = ""
 
     @property
@@ -126,15 +117,23 @@ class LogKey:
         return self._digest
 
     def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        return isinstance(other, LogKey) and self.fingerprint == other.fingerprint
+        return self is other or (isinstance(other, LogKey) and self.fingerprint == other.fingerprint)
 
     def __hash__(self) -> int:
         return hash(self.fingerprint)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_log": None, "_digest": self.fingerprint}
+
+
+def key_of(log: Any) -> LogKey:
+    """What estimates keep of a log: the same object for all estimates of one log, while one of them lives."""
+    reference = log.__dict__.get("_key")
+    key = None if reference is None else reference()
+    if key is None:
+        key = LogKey(log)
+        log.__dict__["_key"] = weakref.ref(key)
+    return key
 
 
 @final
@@ -202,7 +201,7 @@ class LoggedData:
         features = None if action_features is None else checks.matrix("action_features", action_features, None)
         a = checks.actions_of(actions, n)
         checked = {
-            "contexts": checks.contexts_of(contexts, n),
+            "contexts": np.empty((n, 0)) if contexts is None else checks.matrix("contexts", contexts, n),
             "actions": a,
             "rewards": r,
             "propensities": None if propensities is None else checks.propensities_of(propensities, n),
@@ -211,19 +210,16 @@ class LoggedData:
             "cluster_keys": None if clusters is None else label_keys(np.asarray(clusters)),
             "timestamps": None if timestamps is None else checks.timestamps_of(timestamps, n),
         }
-        self._fill(**{name: None if each is None else frozen(each, copy=copy) for name, each in checked.items()})
-        self._fill(
+        settle(self, **{name: None if array is None else frozen(array, copy=copy) for name, array in checked.items()})
+        settle(
+            self,
             logging=policy,
             n_actions=checks.count_actions(n_actions, a, policy, features),
             rows=slice(0, n),
             places=None,
         )
         if policy is not None:
-            self._fill(propensities=_cross_check(self, policy))
-
-    def _fill(self, **fields: Any) -> None:
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
+            settle(self, propensities=_cross_check(self, policy))
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"LoggedData is immutable: cannot set {name!r}. Build a new log, or use take(rows).")
@@ -235,24 +231,16 @@ class LoggedData:
         return {name: self.__dict__[name] for name in LoggedData.__annotations__}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._fill(**{k: frozen(v) if isinstance(v, np.ndarray) else v for k, v in state.items()})
+        settle(self, **{k: frozen(v) if isinstance(v, np.ndarray) else v for k, v in state.items()})
 
     def __len__(self) -> int:
         return len(self.actions)
 
     def __repr__(self) -> str:
-        known = [
-            name
-            for name in ("propensities", "logging", "action_features", "clusters", "timestamps")
-            if getattr(self, name) is not None
-        ]
-        parts = [
-            f"n={len(self)}",
-            f"n_actions={self.n_actions}",
-            f"context_dim={self.contexts.shape[1]}",
-            *known,
-        ]
-        return f"LoggedData({', '.join(parts)})"
+        optional = ("propensities", "logging", "action_features", "clusters", "timestamps")
+        known = [name for name in optional if getattr(self, name) is not None]
+        sizes = f"n={len(self)}, n_actions={self.n_actions}, context_dim={self.contexts.shape[1]}"
+        return f"LoggedData({', '.join([sizes, *known])})"
 
     @cached_property
     def fingerprint(self) -> str:
@@ -260,18 +248,10 @@ class LoggedData:
         digest = hashlib.sha256(repr(self).encode())
         if self.logging is not None and self.logging.complete:
             # All logged propensities are in the digest below; of the other probabilities, some rows stand for all.
-            some = self.take(np.unique(np.linspace(0, len(self) - 1, 64).astype(np.intp)))
-            for batch in some.batches(width=self.n_actions):
+            samples = self.take(np.unique(np.linspace(0, len(self) - 1, 64).astype(np.intp)))
+            for batch in samples.batches(width=self.n_actions):
                 _add(digest, np.ascontiguousarray(probabilities(self.logging, batch)))
-        for name in (
-            "contexts",
-            "actions",
-            "rewards",
-            "propensities",
-            "action_features",
-            "clusters",
-            "timestamps",
-        ):
+        for name in ("contexts", "actions", "rewards", "propensities", "action_features", "clusters", "timestamps"):
             array = getattr(self, name)
             if array is not None:
                 digest.update(f"{name}{array.shape}{array.dtype}".encode())
@@ -281,43 +261,29 @@ class LoggedData:
 
     @property
     def key(self) -> LogKey:
-        """What estimates keep of the log: the same object for all estimates of one log, while one of them lives."""
-        known = self.__dict__.get("_key")
-        key = None if known is None else known()
-        if key is None:
-            key = LogKey(self)
-            self._fill(_key=weakref.ref(key))
-        return key
+        """What estimates keep of the log."""
+        return key_of(self)
 
     @cached_property
     def logging_covers_all(self) -> bool:
         """Whether the logging policy gives every action positive probability on every row."""
         if self.logging is None:
             raise LogError("the logging policy is not known: pass logging= to LoggedData.")
-        if self.logging.least is not None and self.logging.least > 0:
-            return True
-        if self.logging.positive:
+        if self.logging.least or self.logging.positive:
             return True
         return all(bool(probabilities(self.logging, batch).min() > 0) for batch in self.batches(width=self.n_actions))
 
+    @property
+    def whole(self) -> Batch:
+        """All rows as one batch."""
+        return Batch(
+            self.rows, self.contexts, self.actions, self.rewards, self.propensities, self.n_actions,
+            self.action_features, self.places,
+        )  # fmt: skip
+
     def batches(self, width: int = 1, *, bytes_each: int = BATCH_BYTES) -> Iterator[Batch]:
         """The log in order, in runs of rows such that (rows x width) float64 fit into `bytes_each`."""
-        size = max(1, bytes_each // (8 * max(1, width)))
-        for start in range(0, len(self), size):
-            yield self._batch(slice(start, min(start + size, len(self))))
-
-    def _batch(self, part: slice) -> Batch:
-        offset = self.rows.start if isinstance(self.rows, slice) else 0
-        shifted = slice(part.start + offset, part.stop + offset)
-        return Batch(
-            rows=shifted if isinstance(self.rows, slice) else self.rows[part],
-            contexts=self.contexts[part],
-            actions=self.actions[part],
-            rewards=self.rewards[part],
-            propensities=None if self.propensities is None else self.propensities[part],
-            n_actions=self.n_actions,
-            action_features=self.action_features,
-        )
+        return self.whole.parts(max(1, width), bytes_each)
 
     def take(self, rows: ArrayLike) -> LoggedData:
         """The log of these rows (numbers, repeats allowed, or a mask). Row-aligned policies stay aligned."""
@@ -330,39 +296,32 @@ class LoggedData:
             raise LogError(f"take needs at least one row number; got {index.dtype} of shape {index.shape}.")
         if index.min() < 0 or index.max() >= len(self):
             raise LogError(f"row numbers must be in 0..{len(self) - 1}; got {index.min()}..{index.max()}.")
-        part = object.__new__(LoggedData)
-        part._fill(logging=self.logging, n_actions=self.n_actions, action_features=self.action_features)
-        part._fill(rows=frozen(self.row_numbers[index]), _table=self.table)
-        for name in (
-            "contexts",
-            "actions",
-            "rewards",
-            "propensities",
-            "clusters",
-            "cluster_keys",
-            "timestamps",
-            "places",
-        ):
-            array = getattr(self, name)
-            part._fill(**{name: None if array is None else frozen(array[index])})
-        return part
+        arrays = {name: getattr(self, name) for name in PER_ROW if getattr(self, name) is not None}
+        return self._with(
+            rows=frozen(self.row_numbers[index]), **{name: frozen(array[index]) for name, array in arrays.items()}
+        )
+
+    def _with(self, **fields: Any) -> LoggedData:
+        """The same log, but for some fields."""
+        copy = object.__new__(LoggedData)
+        settle(copy, **{name: getattr(self, name) for name in LoggedData.__annotations__}, _table=self.table)
+        settle(copy, **fields)
+        return copy
 
     def replanted(self, actions: ArrayLike, rewards: ArrayLike, propensities: ArrayLike) -> LoggedData:
         """These rows, with other actions, rewards and propensities; row-aligned policies stay aligned.
 
         Clusters are dropped: what happened together says nothing about what is put in its place.
         """
-        n, part = len(self), object.__new__(LoggedData)
-        part._fill(**{name: getattr(self, name) for name in LoggedData.__annotations__})
-        part._fill(
-            actions=frozen(checks.actions_of(actions, n)),
+        n, whole = len(self), checks.actions_of(actions, len(self))
+        checks.count_actions(self.n_actions, whole, None, None)
+        return self._with(
+            actions=frozen(whole),
             rewards=frozen(checks.vector("rewards", rewards, n)),
             propensities=frozen(checks.propensities_of(propensities, n)),
             clusters=None,
             cluster_keys=None,
         )
-        checks.count_actions(self.n_actions, part.actions, None, None)
-        return part
 
     @property
     def table(self) -> Any:
@@ -371,44 +330,46 @@ class LoggedData:
 
     def with_table(self, table: Any) -> LoggedData:
         """The log, which then knows its table."""
-        self._fill(_table=table)
+        settle(self, _table=table)
         return self
 
     @property
     def row_numbers(self) -> Ints:
         """The numbers (n,) of the rows, as row-aligned policies count them."""
-        return np.arange(self.rows.start, self.rows.stop) if isinstance(self.rows, slice) else self.rows
+        return self.whole.row_numbers
 
     @property
     def keys(self) -> Array:
         """64 bits (n,) that rows of one cluster share, or that are the row's own: its place in the files."""
-        if self.cluster_keys is not None:
-            return self.cluster_keys
-        return (self.row_numbers if self.places is None else self.places).astype(np.uint64)
+        return self.whole.draw_numbers.astype(np.uint64) if self.cluster_keys is None else self.cluster_keys
 
     def placed(self, places: Ints) -> LoggedData:
         """The same log, whose rows stood at these places (n,) of their files."""
-        copy = object.__new__(LoggedData)
-        copy._fill(**{name: getattr(self, name) for name in LoggedData.__annotations__})
-        copy._fill(places=frozen(places))
-        return copy
+        return self._with(places=frozen(places))
 
     def keyed(self, keys: Array | None) -> LoggedData:
         """The same log, whose clusters have these keys (n,)."""
-        if keys is not None:
-            self._fill(cluster_keys=frozen(keys))
-        return self
+        return self if keys is None else self._with(cluster_keys=frozen(keys))
 
-    def folds(self, k: int, seed: int = 0) -> tuple[Ints, ...]:
-        """A split of the row numbers into k folds by a hash of their keys; rows of one cluster stay together."""
+    @cached_property
+    def groups(self) -> int:
+        """The number of clusters, or of rows where there are no clusters."""
+        return len(self) if self.clusters is None else len(np.unique(self.clusters))
+
+    def fold_numbers(self, k: int, seed: int = 0) -> Ints:
+        """The fold (n,) of each row, by a hash of its key; rows of one cluster stay together."""
         positive_int("folds", k, least=2)
-        groups = len(self) if self.clusters is None else len(np.unique(self.clusters))
         what = "rows" if self.clusters is None else "clusters"
-        if k > groups:
-            raise LogError(f"cannot split {groups} {what} into {k} folds: use folds={groups} or fewer.")
+        if k > self.groups:
+            raise LogError(f"cannot split {self.groups} {what} into {k} folds: use folds={self.groups} or fewer.")
         fold = folds_of_keys(self.keys, k, seed)
         if (fold == fold[0]).all():
-            raise LogError(f"all {groups} {what} fall into one of {k} folds: use another seed, or more rows.")
+            raise LogError(f"all {self.groups} {what} fall into one of {k} folds: use another seed, or more rows.")
+        return fold
+
+    def folds(self, k: int, seed: int = 0) -> tuple[Ints, ...]:
+        """The row numbers of each of k folds."""
+        fold = self.fold_numbers(k, seed)
         return tuple(np.flatnonzero(fold == number) for number in range(k))
 
 
@@ -422,26 +383,6 @@ def _add(digest: hashlib._Hash, array: Array, rows: int = 65536) -> None:
 
 def _cross_check(log: LoggedData, policy: Policy) -> Floats:
     """The propensities, after checking that the logging policy says the same: logging[i, a_i] == propensity_i."""
-    own, apart, at = np.empty(len(log)), np.zeros(len(log), dtype=bool), 0
-    for batch in log.batches(width=FEW):
-        part = slice(at, at + len(batch))
-        own[part] = logged_probability(policy, batch)
-        if batch.propensities is not None:
-            apart[part] = ~np.isclose(own[part], batch.propensities, rtol=PROPENSITY_RTOL, atol=PROPENSITY_ATOL)
-        at += len(batch)
-    impossible = own <= 0
-    if impossible.any():
-        raise LogError(
-            f"the logging policy gives the logged action probability 0; {first_bad(impossible, own)}. "
-            "Check that the columns of logging are in the order of the action numbers."
-        )
-    if log.propensities is None:
-        return frozen(own)
-    given = log.propensities
-    if apart.any():
-        row = int(np.flatnonzero(apart)[0])
-        raise LogError(
-            f"propensities and logging disagree on {apart.sum()} rows: row {row} has propensity {given[row]}, "
-            f"but logging[{row}, {log.actions[row]}] is {own[row]}. Check row order and the layout of the columns."
-        )
-    return given
+    logged = np.concatenate([logged_probability(policy, batch) for batch in log.batches(width=FEW)])
+    checks.refuse_disagreement(logged, log.propensities)
+    return frozen(logged) if log.propensities is None else log.propensities

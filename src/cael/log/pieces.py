@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
@@ -13,13 +14,12 @@ from cael.common.types import Array, Floats, Ints
 from cael.errors import InputError
 from cael.io import cells
 from cael.io.cells import Flaw
-from cael.io.encode import Actions, matrix
+from cael.io.encode import Actions, action_numbers, matrix
 from cael.io.kinds import is_text
-from cael.io.policy_columns import action_numbers
 from cael.io.roles import Columns
 from cael.io.sources import Source
 from cael.log.keys import FILE_BITS, distinct_keys, folds_of_keys
-from cael.log.logged import Batch
+from cael.log.logged import Batch, at_rows
 from cael.log.scratch import Scratch
 
 SHOWN = 5
@@ -32,18 +32,24 @@ LEAST, MOST = math.ulp(0.0), float(np.finfo(np.float64).max)
 @final
 @dataclass(frozen=True, eq=False)
 class Door:
-    """How the columns of a log become arrays; the same for every batch. contexts, clusters, times: whether they are
-    needed. categories: whether contexts may be text, which becomes columns of 0 and 1."""
+    """How the columns of a log become arrays; the same for every batch. roles: of those that are needed, the others
+    None. categories: whether contexts may be text, which becomes columns of 0 and 1."""
 
     roles: Columns
     actions: Actions
-    propensities: bool
-    contexts: bool
     segments: tuple[str, ...] = ()
-    times: bool = True
     categories: bool = False
-    clusters: bool = True
-    ids: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read, each once."""
+        roles = self.roles
+        names = [roles.action, roles.reward, roles.propensity, roles.cluster, roles.timestamp, roles.id]
+        return unique([*names, *self.segments, *(roles.contexts or ())])
+
+
+def unique(columns: Sequence[str | None]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for name in columns if name is not None))
 
 
 @final
@@ -69,8 +75,8 @@ class Piece:
     """The rows of a batch that are kept. source: the batch as a table, all rows (None: the log is in memory). rows:
     (n,) places of the kept rows in it, None for all. contexts: (n, d). clusters: (n,) 64-bit hashes. segments: (labels,
     codes (n,)) for each column. read: rows of the batch. file, first: the number of the file, and of the first row in
-    it. numbers: of the rows in a log in memory. known_places: of its rows. ids: (n,) 64-bit hashes of
-    the decisions' ids.
+    it. numbers: of the rows in a log in memory. known_places: of the rows, where `first` does not tell them. ids: (n,)
+    64-bit hashes of the decisions' ids.
     """
 
     source: Source | None
@@ -100,7 +106,12 @@ class Piece:
         """(n,) numbers that tell the rows of all files apart: the row in its file, and above it the file."""
         if self.known_places is not None:
             return self.known_places
-        return (self.file << FILE_BITS) + self.first + (np.arange(self.read) if self.rows is None else self.rows)
+        return (self.file << FILE_BITS) + self.first + np.arange(self.read)[self.kept]
+
+    @property
+    def kept(self) -> slice | Ints:
+        """Which rows of the batch are kept."""
+        return slice(None) if self.rows is None else self.rows
 
     @property
     def keys(self) -> Array:
@@ -113,49 +124,47 @@ class Piece:
 
     def batch(self, part: slice | None = None) -> Batch:
         """Rows of the piece, by default all, as policies and models see them; they are counted within the piece."""
-        part = slice(0, len(self)) if part is None else part
-        return Batch(
-            part, self.contexts[part], self.actions[part], self.rewards[part],
-            None if self.propensities is None else self.propensities[part], self.n_actions, self.features,
-            self.places[part],
+        whole = Batch(
+            slice(0, len(self)), self.contexts, self.actions, self.rewards, self.propensities, self.n_actions,
+            self.features, self.places,
         )  # fmt: skip
+        return whole if part is None else whole.part(part)
 
 
 def piece_of(source: Source, door: Door, file: int = 0) -> Piece:
     """The arrays of a batch and what is wrong in it; rows with a flaw are left out."""
     roles, n = door.roles, source.memory.num_rows
-    rewards, wrong = numbers_of(str(roles.reward), source)
-    actions, found = actions_of(str(roles.action), source, door.actions)
-    wrong = [*found, *wrong]
-    propensities = clusters = times = None
-    if door.propensities:
-        column = str(roles.propensity)
-        propensities = numbers_within(column, source, LEAST, 1.0)
-        if propensities is None:
-            propensities, found = numbers_of(column, source)
-            masks = {"is not above 0": propensities <= 0, "is above 1": propensities > 1}
-            wrong += [*found, *cells.flaws(column, masks, propensities)]
-    contexts = np.empty((n, 0))
-    if door.contexts and roles.contexts:
-        contexts, _, found = matrix(source, roles.contexts, n, categories=door.categories)
-        wrong += found
-    if roles.cluster is not None and door.clusters:
-        clusters, found = hashes_of(roles.cluster, source)
-        wrong += found
-    if roles.timestamp is not None and door.times:
-        times, found = cells.times(roles.timestamp, source.chunks(roles.timestamp))
-        wrong += found
-    ids = None
-    if roles.id is not None and door.ids:
-        ids, found = hashes_of(roles.id, source)
-        wrong += found
-    segments = tuple(_segment(name, source) for name in door.segments)
-    first = source.origin[1] if source.origin else 0
+    flaws: list[Flaw] = []
+
+    def read(column: Any, values_of: Callable[[Any, Source], tuple[Any, list[Flaw]]]) -> Any:
+        if column is None:
+            return None
+        values, more = values_of(column, source)
+        flaws.extend(more)
+        return values
+
+    actions = read(roles.action, lambda column, source: actions_of(column, source, door.actions))
+    rewards, propensities = read(roles.reward, numbers_of), read(roles.propensity, _propensities)
+    contexts = read(
+        roles.contexts or (), lambda names, source: matrix(source, names, n, categories=door.categories)[::2]
+    )
+    clusters = read(roles.cluster, hashes_of)
+    times = read(roles.timestamp, lambda column, source: cells.times(column, source.chunks(column)))
+    ids, segments = read(roles.id, hashes_of), tuple(_segment(name, source) for name in door.segments)
     whole = Piece(
-        source, None, actions, rewards, propensities, contexts, clusters, times, segments, tuple(wrong), n,
-        len(door.actions), door.actions.features, file, first, ids=ids,
+        source, None, actions, rewards, propensities, contexts, clusters, times, segments, tuple(flaws), n,
+        len(door.actions), door.actions.features, file, source.origin[1] if source.origin else 0, ids=ids,
     )  # fmt: skip
-    return whole if not wrong else _without_flaws(whole)
+    return _without_flaws(whole) if flaws else whole
+
+
+def _propensities(column: str, source: Source) -> tuple[Floats, list[Flaw]]:
+    propensities = numbers_within(column, source, LEAST, 1.0)
+    if propensities is not None:
+        return propensities, []
+    propensities, flaws = cells.numbers(column, source.chunks(column))
+    masks = {"is not above 0": propensities <= 0, "is above 1": propensities > 1}
+    return propensities, [*flaws, *cells.flaws(column, masks, propensities)]
 
 
 def _without_flaws(piece: Piece) -> Piece:
@@ -163,22 +172,17 @@ def _without_flaws(piece: Piece) -> Piece:
     for flaw in piece.flaws:
         bad[flaw.rows] = True
     rows = np.flatnonzero(~bad)
-
-    def only(values: Array | None) -> Any:
-        return None if values is None else values[rows]
-
+    per_row = ("actions", "rewards", "propensities", "contexts", "clusters", "times", "ids")
     return replace(
-        piece, rows=rows, actions=only(piece.actions), rewards=only(piece.rewards), contexts=only(piece.contexts),
-        propensities=only(piece.propensities), clusters=only(piece.clusters), times=only(piece.times),
-        ids=only(piece.ids),
-        segments=tuple((labels, codes[rows]) for labels, codes in piece.segments),
+        piece, rows=rows, segments=tuple((labels, codes[rows]) for labels, codes in piece.segments),
+        **{name: at_rows(getattr(piece, name), rows) for name in per_row},
     )  # fmt: skip
 
 
 def numbers_of(column: str, source: Source) -> tuple[Floats, list[Flaw]]:
     """As `cells.numbers`; a column of numbers without a flaw is looked at once."""
-    found = numbers_within(column, source, -MOST, MOST)
-    return cells.numbers(column, source.chunks(column)) if found is None else (found, [])
+    values = numbers_within(column, source, -MOST, MOST)
+    return cells.numbers(column, source.chunks(column)) if values is None else (values, [])
 
 
 def numbers_within(column: str, source: Source, low: float, high: float) -> Floats | None:
@@ -238,31 +242,29 @@ class Flaws:
 
 def flaws_of(piece: Piece, file: int, first: int) -> dict[tuple[str, str], Flaws]:
     """The flaws of a batch whose first row is the given one of a file."""
-    return {
-        (each.column, each.what): Flaws(
-            each.column, each.what, len(each.rows), tuple((file, first + int(at)) for at in each.rows[:SHOWN]),
-            each.example,
-        )
-        for each in piece.flaws
-    }  # fmt: skip
+    flaws = {}
+    for flaw in piece.flaws:
+        places = tuple((file, first + int(row)) for row in flaw.rows[:SHOWN])
+        flaws[flaw.column, flaw.what] = Flaws(flaw.column, flaw.what, len(flaw.rows), places, flaw.example)
+    return flaws
 
 
-def told_flaws(found: list[Flaws], names: list[str], starts: list[int]) -> str:
+def told_flaws(all_flaws: list[Flaws], names: Sequence[str], starts: Sequence[int]) -> str:
     """All of them in words. names: of the files. starts: number in the log of each file's first row."""
-    said = []
-    for each in found:
-        example = f", such as {each.example}," if each.example else ""
+    sentences = []
+    for flaws in all_flaws:
+        example = f", such as {flaws.example}," if flaws.example else ""
         places = [
             f"{starts[file] + row}" + (f" ({names[file]}: {row})" if len(names) > 1 else "")
-            for file, row in each.places
+            for file, row in flaws.places
         ]
-        more = ", ..." if each.count > len(places) else ""
-        plural = "s" if each.count > 1 else ""
-        said.append(
-            f"column {each.column!r} {each.what}{example} in {each.count:,} row{plural} "
+        more = ", ..." if flaws.count > len(places) else ""
+        plural = "s" if flaws.count > 1 else ""
+        sentences.append(
+            f"column {flaws.column!r} {flaws.what}{example} in {flaws.count:,} row{plural} "
             f"(row{plural} {', '.join(places)}{more})"
         )
-    return "; ".join(said)
+    return "; ".join(sentences)
 
 
 def refuse_text_contexts(source: Source, roles: Columns) -> None:

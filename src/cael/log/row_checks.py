@@ -6,8 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cael.common.types import Array, Floats, Ints, all_finite
-from cael.errors import LogError, first_bad, positive_int
+from cael.errors import LogError, positive_int, refuse_rows
 from cael.policies.policy import Policy
+
+PROPENSITY_RTOL, PROPENSITY_ATOL = 1e-3, 1e-6
+"""How far a logged propensity may lie from the logging policy's own probability (rounded logs exist)."""
 
 
 def numbers(name: str, values: ArrayLike) -> Floats:
@@ -18,20 +21,24 @@ def numbers(name: str, values: ArrayLike) -> Floats:
         raise LogError(f"{name} must be numbers: {error}. Encode categories as numbers first.") from None
 
 
-def vector(name: str, values: ArrayLike, n: int | None) -> Floats:
-    array = numbers(name, values)
-    if array.ndim != 1:
-        raise LogError(f"{name} must have one dimension, one entry per row; got shape {array.shape}.")
-    _same_length(name, len(array), n)
-    if not all_finite(array):
-        bad = ~np.isfinite(array)
-        raise LogError(f"{name} must be finite; {first_bad(bad, array)}. Fix or remove these rows first.")
-    return array
-
-
 def _same_length(name: str, length: int, n: int | None) -> None:
     if n is not None and length != n:
         raise LogError(f"lengths differ: rewards has {n} rows, {name} has {length}. They must describe the same rows.")
+
+
+def _one_entry_per_row(name: str, array: Array, n: int | None) -> None:
+    if array.ndim != 1:
+        raise LogError(f"{name} must have one dimension, one entry per row; got shape {array.shape}.")
+    _same_length(name, len(array), n)
+
+
+def vector(name: str, values: ArrayLike, n: int | None) -> Floats:
+    array = numbers(name, values)
+    _one_entry_per_row(name, array, n)
+    if not all_finite(array):
+        message, advice = f"{name} must be finite", "Fix or remove these rows first."
+        refuse_rows(~np.isfinite(array), array, message, advice, error=LogError)
+    return array
 
 
 def matrix(name: str, values: ArrayLike, n: int | None) -> Floats:
@@ -42,31 +49,22 @@ def matrix(name: str, values: ArrayLike, n: int | None) -> Floats:
     if not all_finite(array):
         bad = ~np.isfinite(array)
         row, column = np.argwhere(bad)[0]
-        many = int(bad.any(axis=1).sum())
+        count = int(bad.any(axis=1).sum())
         raise LogError(
-            f"{name} must be finite; row {row}, column {column} has {array[row, column]} ({many} such rows)."
+            f"{name} must be finite; row {row}, column {column} has {array[row, column]} ({count} such rows)."
         )
     return array
 
 
-def contexts_of(values: ArrayLike | None, n: int) -> Floats:
-    return np.empty((n, 0)) if values is None else matrix("contexts", values, n)
-
-
 def actions_of(values: ArrayLike, n: int) -> Ints:
     array = np.asarray(values)
-    if array.ndim != 1:
-        raise LogError(f"actions must have one dimension, one entry per row; got shape {array.shape}.")
-    _same_length("actions", len(array), n)
+    _one_entry_per_row("actions", array, n)
     if array.dtype.kind not in "iuf":
         raise LogError(f"actions must be whole numbers 0..k-1; got {array.dtype}. Map action names to numbers first.")
     if array.dtype.kind == "f":
         bad = ~np.isfinite(array) | (array != np.floor(array))
-        if bad.any():
-            raise LogError(f"actions must be whole numbers; {first_bad(bad, array)}.")
-    bad = array < 0
-    if bad.any():
-        raise LogError(f"actions must be >= 0; {first_bad(bad, array)}.")
+        refuse_rows(bad, array, "actions must be whole numbers", error=LogError)
+    refuse_rows(array < 0, array, "actions must be >= 0", error=LogError)
     return array.astype(np.intp, copy=False)
 
 
@@ -78,23 +76,18 @@ def propensities_of(values: ArrayLike, n: int) -> Floats:
             "Pass the probabilities of all actions as logging=."
         )
     _same_length("propensities", len(array), n)
-    bad = ~((array > 0) & (array <= 1))
-    if bad.any():
-        raise LogError(
-            f"propensity must be in (0, 1]; {first_bad(bad, array)}. An action that was taken had a positive "
-            "probability: correct the log, or remove these rows knowingly."
-        )
+    advice = "An action that was taken had a positive probability: correct the log, or remove these rows knowingly."
+    refuse_rows(~((array > 0) & (array <= 1)), array, "propensity must be in (0, 1]", advice, error=LogError)
     return array
 
 
 def clusters_of(values: ArrayLike, n: int) -> Ints:
     array = np.asarray(values)
-    if array.ndim != 1:
-        raise LogError(f"clusters must have one label per row; got shape {array.shape}.")
-    _same_length("clusters", len(array), n)
-    missing = np.array([each is None or each != each for each in array]) if array.dtype == object else array != array
-    if missing.any():
-        raise LogError(f"clusters must not be missing; {first_bad(missing, array)}.")
+    _one_entry_per_row("clusters", array, n)
+    missing = (
+        np.array([label is None or label != label for label in array]) if array.dtype == object else array != array
+    )
+    refuse_rows(missing, array, "clusters must not be missing", error=LogError)
     try:
         codes = np.unique(array, return_inverse=True)[1].astype(np.intp)
     except TypeError:
@@ -111,9 +104,7 @@ def timestamps_of(values: ArrayLike, n: int) -> Array:
             f"timestamps must be one number or datetime64 per row; got {array.dtype} of shape {array.shape}."
         )
     _same_length("timestamps", len(array), n)
-    missing = array != array
-    if missing.any():
-        raise LogError(f"timestamps must not be missing; {first_bad(missing, array)}.")
+    refuse_rows(array != array, array, "timestamps must not be missing", error=LogError)
     return array
 
 
@@ -125,10 +116,29 @@ def count_actions(given: int | None, actions: Ints, logging: Policy | None, feat
     }
     known = {name: k for name, k in sources.items() if k is not None}
     if len(set(known.values())) > 1:
-        told = ", ".join(f"{name} says {k}" for name, k in known.items())
-        raise LogError(f"the number of actions is contradictory: {told}.")
+        contradiction = ", ".join(f"{name} says {k}" for name, k in known.items())
+        raise LogError(f"the number of actions is contradictory: {contradiction}.")
     k = next(iter(known.values()), int(actions.max()) + 1)
-    bad = actions >= k
-    if bad.any():
-        raise LogError(f"actions must be in 0..{k - 1} ({k} actions); {first_bad(bad, actions)}.")
+    refuse_rows(actions >= k, actions, f"actions must be in 0..{k - 1} ({k} actions)", error=LogError)
     return k
+
+
+def refuse_disagreement(logged: Floats, propensities: Floats | None, batch: str = "") -> None:
+    """Refuse a logging policy whose probabilities (n,) of the logged actions are 0, or not the log's propensities.
+
+    batch: the place of the rows in a stream, which count from there.
+    """
+    where = f" of a batch at {batch}" if batch else ""
+    message = f"the logging policy gives the logged action probability 0{where and ' in rows'}{where}"
+    advice = "Check that the columns of logging are in the order of the actions."
+    refuse_rows(logged <= 0, logged, message, advice, error=LogError)
+    if propensities is None:
+        return
+    apart = ~np.isclose(logged, propensities, rtol=PROPENSITY_RTOL, atol=PROPENSITY_ATOL)
+    if apart.any():
+        row = int(np.flatnonzero(apart)[0])
+        raise LogError(
+            f"propensities and logging disagree on {int(apart.sum())} rows{where}: row {row} has propensity "
+            f"{propensities[row]}, but the logging policy gives its action {logged[row]}. Check row order and the "
+            "layout of the columns."
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import weakref
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,8 +25,8 @@ from cael.io.table import columns_found
 from cael.log.budget import Budget, bytes_of
 from cael.log.held import PROBE
 from cael.log.keys import FILE_BITS
-from cael.log.logged import LogKey
-from cael.log.pieces import Door, Piece, Reading, piece_of, refuse_text_contexts, told_flaws
+from cael.log.logged import LogKey, at_rows, key_of
+from cael.log.pieces import Door, Piece, Reading, piece_of, refuse_text_contexts, told_flaws, unique
 from cael.log.targets import Target, as_source, target_of
 
 ESTIMATE = "estimate"
@@ -68,7 +68,7 @@ class ScannedLog:
     def rows(self) -> int | None:
         """The number of rows, where the files say it beforehand (Parquet)."""
         counts = [task.rows for task in self.tasks]
-        return None if any(each is None for each in counts) else sum(each or 0 for each in counts)
+        return None if None in counts else sum(count or 0 for count in counts)
 
     @property
     def has_propensities(self) -> bool:
@@ -87,13 +87,13 @@ class ScannedLog:
             return None
         if self.estimates_logging:
             return estimated_logging(self)
-        found = target_of(self.given_logging, self._head, self.actions, self.columns.id)
-        if not found.complete:
+        target = target_of(self.given_logging, self._head, self.actions, self.columns.id)
+        if not target.complete:
             raise InputError(
                 f"logging={self.given_logging!r} knows only the probabilities of the logged actions. Name that column "
                 "as the propensity: columns={'propensity': ...} (--propensity)."
             )
-        return found
+        return target
 
     def target(self, given: Any) -> Target:
         """The target policy that this means."""
@@ -102,8 +102,8 @@ class ScannedLog:
     @property
     def known(self) -> list[str]:
         """What is known beside actions and rewards."""
-        found = [name for name in ("propensity", "cluster", "timestamp") if getattr(self.columns, name) is not None]
-        return [*found, "logging"] if self.given_logging is not None else found
+        roles = [role for role in ("propensity", "cluster", "timestamp") if getattr(self.columns, role) is not None]
+        return [*roles, "logging"] if self.given_logging is not None else roles
 
     def __repr__(self) -> str:
         return self.described("?" if self.rows is None else self.rows)
@@ -111,35 +111,34 @@ class ScannedLog:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the sizes and ends of all files and of how they are read; not of every value."""
-        told = repr((self.columns, self.actions.labels, self.drop_invalid))
+        settings = repr((self.columns, self.actions.labels, self.drop_invalid))
         if self.given_logging is not None:
-            told += self.given_logging if isinstance(self.given_logging, str) else type(self.given_logging).__name__
-        return fingerprint_of(self.source.files, told)
-
-    @cached_property
-    def _keys(self) -> weakref.WeakValueDictionary[str, LogKey]:
-        return weakref.WeakValueDictionary()
+            settings += self.given_logging if isinstance(self.given_logging, str) else type(self.given_logging).__name__
+        return fingerprint_of(self.source.files, settings)
 
     @property
     def key(self) -> LogKey:
         """What estimates keep of the log."""
-        key = self._keys.get("key")
-        if key is None:
-            self._keys["key"] = key = LogKey(self)
-        return key
+        return key_of(self)
 
     @property
     def csv_types(self) -> dict[str, Any]:
         """The types that columns of CSV files are read as, in every file."""
-        return {} if self.source.files[0].format != "csv" else csv_types(self.source, self.columns)
+        return csv_types(self.source, self.columns)
 
     def door(
         self, *, contexts: bool = False, segments: tuple[str, ...] = (), times: bool = True, categories: bool = False,
-        clusters: bool = True,
+        clusters: bool = True, propensities: bool = True, ids: bool = False,
     ) -> Door:  # fmt: skip
-        """How its columns become arrays."""
-        stored = self.columns.propensity is not None
-        return Door(self.columns, self.actions, stored, contexts, segments, times, categories, clusters)
+        """How its columns become arrays. categories: whether contexts may be text."""
+        if contexts and not categories:
+            refuse_text_contexts(self.source, self.columns)
+        unneeded = {
+            "contexts": not contexts, "timestamp": not times, "cluster": not clusters, "propensity": not propensities,
+            "id": not ids,
+        }  # fmt: skip
+        roles = replace(self.columns, **{role: None for role, without in unneeded.items() if without})
+        return Door(roles, self.actions, segments, categories)
 
     @property
     def clustered(self) -> bool:
@@ -156,22 +155,31 @@ class ScannedLog:
     @cached_property
     def starts(self) -> tuple[int, ...]:
         """The number of the first row of each file, where the rows are counted beforehand."""
-        sizes = [0] * len(self.source.files)
+        sizes = Counter[int]()
         for task in self.tasks:
             sizes[task.number] += task.rows or 0
-        return tuple(itertools.accumulate(sizes[:-1], initial=0))
+        return self._starts(sizes)
+
+    def _starts(self, sizes: Mapping[int, int]) -> tuple[int, ...]:
+        """The number of the first row of each file, from the rows of each."""
+        return tuple(itertools.accumulate((sizes.get(at, 0) for at in range(len(self.source.files) - 1)), initial=0))
 
     def probe(self, *, contexts: bool = False) -> Piece:
         """The first rows, all columns; to see what the columns hold."""
-        return self._with_contexts if contexts and self.columns.contexts else self._plain
+        contexts = contexts and bool(self.columns.contexts)
+        if contexts not in self._probes:
+            source, places = self._first
+            piece = piece_of(source, self.door(contexts=contexts))
+            self._probes[contexts] = replace(piece, known_places=at_rows(places, piece.kept))
+        return self._probes[contexts]
+
+    @cached_property
+    def _probes(self) -> dict[bool, Piece]:
+        return {}
 
     @cached_property
     def _first(self) -> tuple[Source, Ints]:
         return first_rows(self.source, self.tasks, self.csv_types)
-
-    @cached_property
-    def _plain(self) -> Piece:
-        return placed(*self._first, self.door())
 
     @cached_property
     def _head(self) -> Piece:
@@ -179,11 +187,6 @@ class ScannedLog:
         source, places = self._first
         rows = source.memory.slice(0, int((places < 1 << FILE_BITS).sum()))
         return piece_of(as_source(rows, source.name, source.origin or ("", 0)), self.door())
-
-    @cached_property
-    def _with_contexts(self) -> Piece:
-        refuse_text_contexts(self.source, self.columns)
-        return placed(*self._first, self.door(contexts=True))
 
     def reading(
         self, *, contexts: bool = False, propensities: bool = True, segments: tuple[str, ...] = (),
@@ -193,22 +196,9 @@ class ScannedLog:
         besides."""
         for name in segments:
             self.source.need(name)
-        if contexts and self.columns.contexts:
-            refuse_text_contexts(self.source, self.columns)
-        c = self.columns
-        roles = [
-            c.action,
-            c.reward,
-            c.propensity if propensities else None,
-            c.cluster,
-            c.timestamp,
-            c.id if ids else None,
-        ]
-        names = unique([*roles, *segments, *((c.contexts or ()) if contexts else ()), *columns])
+        door = self.door(contexts=contexts, segments=segments, propensities=propensities, ids=ids)
+        names = unique([*door.columns, *columns])
         size = self.budget.batch_rows(self.row_bytes(names) + 8 * (numbers + 4))
-        door = replace(self.door(contexts=contexts, segments=segments), ids=ids)
-        if not propensities:
-            door = replace(door, propensities=False)
         return Reading(self.source.name, door, names, self.csv_types, size, self.n_actions)
 
     def row_bytes(self, names: Sequence[str]) -> float:
@@ -219,34 +209,30 @@ class ScannedLog:
     def checked(self, partial: Any) -> tuple[tuple[tuple[str, int], ...], list[str]]:
         """Why rows were left out of a pass, and what to say about it; an error where that was not asked for."""
         read = sum(partial.read.values())
-        name, bad, warned = self.source.name, read - partial.rows, []
+        name, bad, warnings = self.source.name, read - partial.rows, []
         if read < 2:
             raise LogError(f"{name} has {read} rows: expected at least 2.")
         self._refuse_repeats(partial)
         if partial.crowded:
-            warned.append(
+            warnings.append(
                 "There are more clusters than the memory budget holds: the standard errors come from 997 sums of "
                 "clusters and are themselves off by about 2%."
             )
         if not partial.flaws:
-            return (), warned
+            return (), warnings
         flaws = list(partial.flaws.values())
-        said = told_flaws(flaws, [file.path.name for file in self.source.files], self._starts_of(partial))
+        reasons = told_flaws(flaws, [file.path.name for file in self.source.files], self._starts(partial.read))
         if not self.drop_invalid:
             raise LogError(
-                f"{name}: {bad:,} of {read:,} rows are invalid: {said}. Rows are counted from 0. Correct them, or "
+                f"{name}: {bad:,} of {read:,} rows are invalid: {reasons}. Rows are counted from 0. Correct them, or "
                 "leave them out knowingly with drop_invalid=True (--drop-invalid)."
             )
         if bad == read:
-            raise LogError(f"{name}: every one of the {read:,} rows is invalid: {said}.")
+            raise LogError(f"{name}: every one of the {read:,} rows is invalid: {reasons}.")
         dropped = tuple((f"column {flaw.column!r} {flaw.what}", flaw.count) for flaw in flaws)
         why = "; ".join(f"{reason} ({rows:,})" for reason, rows in dropped)
-        warned.append(f"{bad:,} of {read:,} rows were left out because they are invalid: {why}.")
-        return dropped, warned
-
-    def _starts_of(self, partial: Any) -> list[int]:
-        counts = [partial.read.get(at, 0) for at in range(len(self.source.files))]
-        return [sum(counts[:at]) for at in range(len(counts))]
+        warnings.append(f"{bad:,} of {read:,} rows were left out because they are invalid: {why}.")
+        return dropped, warnings
 
     def _refuse_repeats(self, partial: Any) -> None:
         """Decisions that are logged twice: a log in memory refuses them, and so does one in files."""
@@ -254,7 +240,7 @@ class ScannedLog:
         if ids is None or not ids.repeats:
             return
         file, row = ids.first >> FILE_BITS, ids.first & (2**FILE_BITS - 1)
-        where = f"row {self._starts_of(partial)[file] + row} ({self.source.files[file].path.name}: {row})"
+        where = f"row {self._starts(partial.read)[file] + row} ({self.source.files[file].path.name}: {row})"
         share = f", in one in {2**ids.share} of all ids" if ids.share else ""
         raise LogError(
             f"{self.source.name}: column {self.columns.id!r} repeats the id of an earlier decision in {ids.repeats:,} "
@@ -268,10 +254,6 @@ class ScannedLog:
     def described(self, n: int | str) -> str:
         parts = [f"n={n}", f"n_actions={self.n_actions}", f"files={len(self.source.files)}", *self.known]
         return f"ScannedLog({', '.join(parts)})"
-
-
-def unique(columns: Sequence[str | None]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for name in columns if name is not None))
 
 
 def scan(
@@ -290,7 +272,7 @@ def scan(
     """A log in files that need not fit into memory. Nothing but the action column is read until it is evaluated.
 
     source : a file (Parquet, CSV, Arrow), a folder, a pattern, or a list of them.
-    columns, actions, n_actions, drop_invalid : as of `cael.io.open_log`. Without `actions` or `n_actions`, the action
+    columns, actions, n_actions, drop_invalid : see `cael.io.open_log`. Without `actions` or `n_actions`, the action
         column is read once to find the actions.
     logging : the logging policy, where all its probabilities are known: in the forms of a target policy, such as
         "dense:mu_*", or a function of contexts. CAEL needs it. "estimate" estimates it from a sample of the rows, and
@@ -313,9 +295,9 @@ def scan(
     roles = resolve(table, as_columns(columns))
     tasks = tasks_of(files)
     budget = Budget(bytes_of(memory), workers)
-    types = csv_types(table, roles) if files[0].format == "csv" else {}
+    types = csv_types(table, roles)
     try:
-        found, notes = actions_of_log(table, tasks, roles, actions, n_actions, types, budget)
+        known_actions, notes = actions_of_log(table, tasks, roles, actions, n_actions, types, budget)
     except InputError as error:
         raise (error if name in str(error) else type(error)(f"{name}: {error}")) from None
     notes = [columns_found(roles), *notes]
@@ -324,7 +306,7 @@ def scan(
     if word == "none" or logging is None:
         logging = ESTIMATE if word != "none" and roles.propensity is None else None
     log = ScannedLog(
-        table, tasks, roles, found, None if predictions is None else predictions_of(predictions, table), budget,
+        table, tasks, roles, known_actions, None if predictions is None else predictions_of(predictions, table), budget,
         drop_invalid, budget.workers, client, tuple(notes), logging,
     )  # fmt: skip
     if log.rows == 0:
@@ -337,6 +319,8 @@ def csv_types(table: Source, roles: Columns) -> dict[str, Any]:
     import pyarrow as pa
     import pyarrow.types as t
 
+    if table.files[0].format != "csv":
+        return {}
     numeric = {str(roles.reward), str(roles.propensity), *(roles.contexts or ())}
     parts = {name for file in table.files for name, _ in file.parts}
     return {
@@ -362,8 +346,8 @@ def actions_of_log(
     distinct = distinct_actions(tasks, column, types, budget.workers)
     if not distinct:
         raise InputError(f"column {column!r} of {table.name} holds no action.")
-    found, notes = from_log(column, distinct, None)
-    return found, [*notes, f"The {len(found)} actions were found by reading column {column!r} once."]
+    known, notes = from_log(column, distinct, None)
+    return known, [*notes, f"The {len(known)} actions were found by reading column {column!r} once."]
 
 
 def first_rows(table: Source, tasks: tuple[Task, ...], types: dict[str, Any], size: int = PROBE) -> tuple[Source, Ints]:
@@ -384,9 +368,3 @@ def first_rows(table: Source, tasks: tuple[Task, ...], types: dict[str, Any], si
         raise LogError(f"{table.name} has no rows: expected at least 2.")
     rows = pa.concat_tables(parts, promote_options="permissive").combine_chunks().to_batches()[0]
     return as_source(rows, table.name, (tasks[0].file.path.name, tasks[0].first)), np.concatenate(places)
-
-
-def placed(source: Source, places: Ints, door: Door) -> Piece:
-    """The rows of a table without a flaw, with their places."""
-    piece = piece_of(source, door)
-    return replace(piece, known_places=places if piece.rows is None else places[piece.rows])

@@ -27,6 +27,6 @@ class Scratch:
         """The values as another type; as they are where it is theirs."""
         if values.dtype == dtype:
             return values
-        found = self.take(name, len(values), dtype)
-        np.copyto(found, values)
-        return found
+        cast = self.take(name, len(values), dtype)
+        np.copyto(cast, values)
+        return cast

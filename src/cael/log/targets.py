@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import numpy as np
 
-from cael.common.types import Floats
-from cael.errors import CaelError, LogError, NeedsError, PolicyError, first_bad
+from cael.errors import CaelError, PolicyError
 from cael.io.encode import Actions, columns_of
 from cael.io.files import format_of
 from cael.io.long import long_policy
@@ -18,8 +17,8 @@ from cael.io.policy_columns import Rows, build, guess
 from cael.io.roles import CONVENTIONS
 from cael.io.sources import Source, open_source
 from cael.io.specs import PolicySpec, parse
-from cael.log.logged import BATCH_BYTES, PROPENSITY_ATOL, PROPENSITY_RTOL, Batch
 from cael.log.pieces import Piece, numbers_within
+from cael.log.row_checks import refuse_disagreement
 from cael.log.scratch import Scratch
 from cael.policies.aligned import aligned, asked_once
 from cael.policies.mixture import Mixture
@@ -35,6 +34,11 @@ from cael.policies.policy import (
 )
 from cael.policies.propensity import EstimatedLogging
 from cael.policies.topk import TopK
+
+IN_A_COLUMN = (
+    "For a scanned log, write it into a column and name that, as in 'probability:COLUMN' or "
+    "'topk:ACTIONS+PROBABILITIES'; or give a function of contexts."
+)
 
 SOME, FAR = 8, 2**40
 """Rows on which a policy is asked whether it looks at their numbers, and a number that no log has."""
@@ -83,30 +87,14 @@ class Target:
         if self.spec.kind == "probability":
             p = numbers_within(self.spec.what, piece.source, 0.0, 1.0)
             if p is not None:
-                return Given(p if piece.rows is None else p[piece.rows])
+                return LoggedOnly.trusting(p[piece.kept])
         return build(self.spec, Rows(piece.source, self.actions, piece.rows, None), None)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Given(Policy):
-    """The probabilities (n,) of the logged actions of one batch, known to be in [0, 1]: `LoggedOnly` without a copy."""
-
-    trusted: ClassVar[bool] = True
-    complete: ClassVar[bool] = False  # type: ignore[misc]
-    logged: Floats
-
-    def probabilities(self, batch: Batch) -> Floats:
-        raise NeedsError("only the probability of the logged action is known.")
-
-    def logged_probability(self, batch: Batch) -> Floats:
-        return self.logged[batch.rows]
 
 
 def row_aligned(policy: Policy) -> bool:
     """Whether a policy is an array with a line for each row of a log."""
     if isinstance(policy, Mixture):
-        return any(row_aligned(each) for each in policy.policies)
+        return any(row_aligned(part) for part in policy.policies)
     if isinstance(policy, Tabular):
         return policy.table.ndim == 2
     scores = getattr(policy, "scores", None)
@@ -121,10 +109,7 @@ def target_of(
         return _from_spec(given, probe, actions, id_column, logging)
     policy = as_policy(given)
     if row_aligned(policy):
-        raise PolicyError(
-            f"{policy!r} is aligned with the rows of a log in memory. For a scanned log, write it into a column and "
-            "name that, as in 'probability:COLUMN' or 'topk:ACTIONS+PROBABILITIES'; or give a function of contexts."
-        )
+        raise PolicyError(f"{policy!r} is aligned with the rows of a log in memory. {IN_A_COLUMN}")
     if policy.n_actions is not None and policy.n_actions != len(actions):
         raise PolicyError(f"{policy!r} has {policy.n_actions} actions, but the log has {len(actions)}.")
     return Target(repr(policy), None, policy, policy.complete, contexts=not isinstance(policy, Tabular | Uniform))
@@ -132,8 +117,8 @@ def target_of(
 
 def _from_spec(given: Any, probe: Piece, actions: Actions, id_column: str | None, logging: Target | None) -> Target:
     assert probe.source is not None
-    found = parse(given)
-    spec = guess(found, probe.source) if isinstance(found, str) else found
+    parsed = parse(given)
+    spec = guess(parsed, probe.source) if isinstance(parsed, str) else parsed
     if spec.kind == "logging" and logging is not None:
         return replace(logging, label="logging")
     if spec.kind == "logging":
@@ -161,56 +146,34 @@ def _from_spec(given: Any, probe: Piece, actions: Actions, id_column: str | None
     return Target(str(spec), spec, None, policy.complete, tuple(parts), actions=actions)
 
 
-def chunks(n: int, width: int) -> list[slice]:
-    """Runs of rows such that (rows x width) float64 stay in cache."""
-    size = max(1, BATCH_BYTES // (8 * max(1, width)))
-    return [slice(at, min(at + size, n)) for at in range(0, n, size)]
-
-
 def refuse_by_position(policy: Policy, piece: Piece) -> None:
     """Refuse a policy that answers by the number of a row instead of by its contexts: batches have no such numbers.
 
     It is asked about the same few rows under two sets of numbers.
     """
-    some = piece.batch(slice(0, min(SOME, len(piece))))
+    rows = piece.batch(slice(0, min(SOME, len(piece))))
     ask = probabilities if policy.complete else logged_probability
     try:
-        here = ask(policy, some)
+        answers = ask(policy, rows)
     except Exception:  # whatever is wrong without moving a row is said by the pass, with its place
         return
     try:
-        same = np.allclose(here, ask(policy, replace(some, rows=slice(FAR, FAR + len(some)))), rtol=1e-9, atol=1e-12)
+        moved = ask(policy, replace(rows, rows=slice(FAR, FAR + len(rows))))
+        by_position = not np.allclose(answers, moved, rtol=1e-9, atol=1e-12)
     except Exception:
-        same = False
-    if not same:
+        by_position = True
+    if by_position:
         raise PolicyError(
             f"{policy!r} gives the same contexts other probabilities, or none, where the number of the row differs: it "
-            "is aligned with the rows of a log in memory. For a scanned log, write it into a column and name that, as "
-            "in 'probability:COLUMN' or 'topk:ACTIONS+PROBABILITIES'; or give a function of contexts."
+            f"is aligned with the rows of a log in memory. {IN_A_COLUMN}"
         )
 
 
 def with_propensities(piece: Piece, logging: Policy) -> Piece:
     """The piece with the logging policy's probabilities of the logged actions; checked where the log has its own."""
-    own = logged_probability(logging, piece.batch())
-    impossible = own <= 0
-    if impossible.any():
-        raise LogError(
-            f"the logging policy gives the logged action probability 0; {first_bad(impossible, own)}, counted from the "
-            f"start of a batch at {_place(piece)}. Check that the columns of logging are in the order of the actions."
-        )
-    given = piece.propensities
-    if given is None:
-        return replace(piece, propensities=own)
-    apart = ~np.isclose(own, given, rtol=PROPENSITY_RTOL, atol=PROPENSITY_ATOL)
-    if apart.any():
-        row = int(np.flatnonzero(apart)[0])
-        raise LogError(
-            f"propensities and logging disagree on {int(apart.sum())} rows of a batch at {_place(piece)}: its row "
-            f"{row} has propensity {given[row]}, but the logging policy gives its action {own[row]}. Check row order "
-            "and the layout of the columns."
-        )
-    return piece
+    logged = logged_probability(logging, piece.batch())
+    refuse_disagreement(logged, piece.propensities, _place(piece))
+    return replace(piece, propensities=logged) if piece.propensities is None else piece
 
 
 def _place(piece: Piece) -> str:

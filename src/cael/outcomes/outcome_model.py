@@ -10,9 +10,10 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cael.common.types import Array, Floats, Ints, all_finite, frozen
+from cael.common.types import Array, Floats, Ints, all_finite, frozen, settle
 from cael.errors import InputError
-from cael.log.logged import FEW, Batch, LoggedData
+from cael.log.logged import FEW, Batch, LoggedData, chunks
+from cael.policies.gate import last_row
 from cael.policies.policy import Policy, probabilities, support
 
 ACTION_INPUTS = ("auto", "onehot", "features", "both")
@@ -53,10 +54,10 @@ class FittedOutcome(ABC):
         listed = support(policy, batch)
         if listed is None or (listed.rest.any() and not self.averages):
             return batch.in_parts(lambda part, rows: self.value(part, probabilities(policy, part)))
-        found = np.einsum("ij,ij->i", listed.excess(), self.at(batch, listed.actions))
+        value = np.einsum("ij,ij->i", listed.excess(), self.at(batch, listed.actions))
         if listed.rest.any():
-            found += listed.rest * batch.n_actions * self.average(batch)
-        return found
+            value += listed.rest * batch.n_actions * self.average(batch)
+        return value
 
 
 class OutcomeModel(ABC):
@@ -100,7 +101,7 @@ class FixedOutcome(OutcomeModel, FittedOutcome):
             q = q[:, :, 0]
         if q.ndim not in (1, 2) or q.size == 0 or not all_finite(q):
             raise InputError(f"FixedOutcome needs finite predictions of shape (k,) or (n, k); got {q.shape}.")
-        object.__setattr__(self, "q", frozen(q, copy=q.ndim == 1))
+        settle(self, q=frozen(q, copy=q.ndim == 1))
 
     def __repr__(self) -> str:
         return f"FixedOutcome({getattr(self.q, 'shape', None) or getattr(self.q, '__name__', 'function')})"
@@ -115,27 +116,14 @@ class FixedOutcome(OutcomeModel, FittedOutcome):
             if q.shape != expected:
                 raise InputError(f"FixedOutcome: expected predictions of shape {expected}; got {q.shape}.")
             return q
-        q = self._fitting(batch)
-        return np.broadcast_to(q, expected) if q.ndim == 1 else q[batch.rows]
-
-    def at(self, batch: Batch, actions: Ints) -> Floats:
-        some = np.maximum(actions, 0)
-        if callable(self.q):
-            return batch.in_parts(lambda part, rows: np.take_along_axis(self.predict(part), some[rows], axis=1))
-        q = self._fitting(batch)
-        found: Floats = q[some] if q.ndim == 1 else q[batch.row_numbers[:, None], some]
-        return found
-
-    def _fitting(self, batch: Batch) -> Floats:
-        """The predictions (k,) or (n, k), after checking that they are of this log."""
         q = np.asarray(self.q)
         if q.shape[-1] != batch.n_actions:
             raise InputError(f"FixedOutcome has {q.shape[-1]} actions, but the log has {batch.n_actions}.")
-        if q.ndim == 2 and int(batch.row_numbers[-1 if isinstance(batch.rows, slice) else batch.rows.argmax()]) >= len(
-            q
-        ):
+        if q.ndim == 1:
+            return np.broadcast_to(q, expected)
+        if last_row(batch) >= len(q):
             raise InputError(f"FixedOutcome has {len(q)} rows, fewer than the log it is used with.")
-        return q
+        return q[batch.rows]
 
 
 @final
@@ -154,7 +142,7 @@ class Trained:
     """An outcome model trained on a log, and its predictions for the log's own rows.
 
     parts: (rows, model) pairs, each model for rows that it was not trained on, or one pair for all rows (None).
-    cross_fitted: as of `OutcomeTerms`.
+    cross_fitted: see `OutcomeTerms`.
     """
 
     log: LoggedData
@@ -163,16 +151,15 @@ class Trained:
 
     def columns(self, *policies: Policy) -> list[Floats]:
         """q(x_i, a_i), and for each policy sum over a of policy(a|x_i) q(x_i, a), each (n,), in one pass."""
-        found = [np.empty(len(self.log)) for _ in range(1 + len(policies))]
+        columns = [np.empty(len(self.log)) for _ in range(1 + len(policies))]
         for rows, fitted in self.parts:
-            log, at = self.log if rows is None else self.log.take(rows), 0
-            for batch in log.batches(width=FEW):
-                where = slice(at, at + len(batch)) if rows is None else rows[at : at + len(batch)]
-                found[0][where] = fitted.logged(batch)
-                for column, policy in zip(found[1:], policies, strict=True):
+            for part in chunks(len(self.log if rows is None else rows), FEW):
+                where = part if rows is None else rows[part]
+                batch = self.log.whole.part(where)
+                columns[0][where] = fitted.logged(batch)
+                for column, policy in zip(columns[1:], policies, strict=True):
                     column[where] = fitted.expected(batch, policy)
-                at += len(batch)
-        return found
+        return columns
 
 
 def train(log: LoggedData, model: OutcomeModel, folds: int, seed: int) -> Trained:
@@ -197,7 +184,7 @@ def terms_of(trained: Trained, policy: Policy) -> OutcomeTerms:
 
 def action_inputs(setting: str, log: LoggedData, model: Any) -> tuple[bool, bool]:
     """(one-hot, features): what the model is told about the action; "auto" is one-hot, and features where known."""
-    has = log.action_features is not None
-    if setting in ("features", "both") and not has:
+    known = log.action_features is not None
+    if setting in ("features", "both") and not known:
         raise InputError(f"{model!r}: actions={setting!r} needs action_features in the log, and it has none.")
-    return setting in ("onehot", "both", "auto"), setting in ("features", "both") or (setting == "auto" and has)
+    return setting in ("onehot", "both", "auto"), setting in ("features", "both") or (setting == "auto" and known)

@@ -10,8 +10,8 @@ import numpy as np
 
 from cael.common.types import Array, Floats, Ints
 from cael.errors import InputError, choose
-from cael.log.keys import parts_of_keys
-from cael.log.logged import Batch, LoggedData
+from cael.log.keys import fold_of_each, parts_of_keys
+from cael.log.logged import Batch, LoggedData, chunks
 from cael.outcomes.outcome_model import ACTION_INPUTS, FittedOutcome, OutcomeModel, action_inputs
 
 ALPHAS, ONEHOT_ALPHAS = (1e5, 1e4, 1e3, 1e2, 1e1, 1e0), (1e4, 1e2, 1e1, 1e0)
@@ -51,21 +51,17 @@ class Ridge(OutcomeModel):
             raise InputError(f"alpha must be a positive number or 'auto'; got {self.alpha!r}.")
 
     def fit(self, log: LoggedData, seed: int) -> FittedOutcome:
-        if not isinstance(self.alpha, str):
-            parts = _sums(log, np.zeros(len(log), dtype=np.intp), 1)
-            return self.solve_from(log, parts, [frozenset()])[0]
-        groups = len(log) if log.clusters is None else len(np.unique(log.clusters))
-        held_out = log.folds(min(FOLDS, groups), seed)
-        parts = _sums(log, _fold_of(log, held_out), len(held_out))
-        return self.solve_from(log, parts, [frozenset()])[0]
+        count = min(FOLDS, log.groups) if isinstance(self.alpha, str) else 1
+        fold = log.fold_numbers(count, seed) if isinstance(self.alpha, str) else np.zeros(len(log), dtype=np.intp)
+        return self.solve_from(log, _sums(log, fold, count), [frozenset()])[0]
 
     def fit_without(self, log: LoggedData, held_out: list[Array], seed: int) -> list[FittedOutcome]:
-        fold, count = _fold_of(log, held_out), len(held_out)
+        count = len(held_out)
         # The penalties of a fold are chosen on the other folds; of two folds, the other one is halved for that.
         halves = 2 if count == 2 and isinstance(self.alpha, str) else 1
-        parts = _sums(log, fold * halves + _half(log, halves, seed), count * halves)
+        part = fold_of_each(held_out, len(log)) * halves + parts_of_keys(log.keys, 2, halves, seed) % halves
         without = [frozenset(range(at * halves, (at + 1) * halves)) for at in range(count)]
-        return list(self.solve_from(log, parts, without))
+        return list(self.solve_from(log, _sums(log, part, count * halves), without))
 
     def solve_from(
         self, log: LoggedData, parts: Sequence[Sums], without: Sequence[frozenset[int]]
@@ -79,7 +75,7 @@ class Ridge(OutcomeModel):
         self, log: LoggedData, parts: Sequence[Sums], without: Sequence[frozenset[int]]
     ) -> list[AdditiveOutcome]:
         """For each set of parts, the model of all other parts; its penalties are those that predict these best."""
-        found: list[AdditiveOutcome] = []
+        chosen: list[AdditiveOutcome] = []
         # Errors, not models, are kept: each model has a number for every action.
         errors: dict[frozenset[int], dict[int, list[float]]] = {}
         for hidden in without:
@@ -88,16 +84,17 @@ class Ridge(OutcomeModel):
                 key = hidden | {at}
                 if key not in errors:
                     models = self._along_grid(log, _total(parts, without=key))
-                    errors[key] = {each: [parts[each].squared_error(model) for model in models] for each in key}
+                    errors[key] = {part: [parts[part].squared_error(model) for model in models] for part in key}
                 losses += errors[key][at]
-            found.append(self._solve(log, _total(parts, without=hidden), *self._grid(log)[int(losses.argmin())]))
-        return found
+            chosen.append(self._solve(log, _total(parts, without=hidden), *self._grid(log)[int(losses.argmin())]))
+        return chosen
 
     def _grid(self, log: LoggedData) -> list[tuple[float, float]]:
         """Pairs (dense, one-hot) of penalties."""
         phi, onehot = self._inputs(log)
         step = 1 if phi.shape[1] + log.contexts.shape[1] <= MANY else 2
-        return [(alpha, each) for each in (ONEHOT_ALPHAS[::step] if onehot else (1.0,)) for alpha in ALPHAS[::step]]
+        strengths = ONEHOT_ALPHAS[::step] if onehot else (1.0,)
+        return [(alpha, strength) for strength in strengths for alpha in ALPHAS[::step]]
 
     def _along_grid(self, log: LoggedData, sums: Sums) -> list[AdditiveOutcome]:
         system = System.of(sums, *self._inputs(log))
@@ -128,9 +125,6 @@ class AdditiveOutcome(FittedOutcome):
 
     def predict(self, batch: Batch) -> Floats:
         return self._context_part(batch)[:, None] + self.effect
-
-    def logged(self, batch: Batch) -> Floats:
-        return self._context_part(batch) + self.effect[batch.actions]
 
     def at(self, batch: Batch, actions: Ints) -> Floats:
         return self._context_part(batch)[:, None] + self.effect[np.maximum(actions, 0)]
@@ -163,15 +157,10 @@ class Sums:
 
     def plus(self, other: Sums, sign: int = 1) -> Sums:
         return Sums(
-            self.counts + sign * other.counts,
-            self.x_by_action + sign * other.x_by_action,
-            self.r_by_action + sign * other.r_by_action,
-            self.xx + sign * other.xx,
-            self.xr + sign * other.xr,
-            self.rr + sign * other.rr,
-            self.x_shift,
-            self.r_shift,
-        )
+            self.counts + sign * other.counts, self.x_by_action + sign * other.x_by_action,
+            self.r_by_action + sign * other.r_by_action, self.xx + sign * other.xx, self.xr + sign * other.xr,
+            self.rr + sign * other.rr, self.x_shift, self.r_shift,
+        )  # fmt: skip
 
     def squared_error(self, model: AdditiveOutcome) -> float:
         """sum (r - q(x, a))^2 of the rows in these sums."""
@@ -181,18 +170,6 @@ class Sums:
         along = np.einsum("ij,j->i", self.x_by_action, slope)
         square = slope @ self.xx @ slope + 2 * effect @ along + effect @ (self.counts * effect)
         return max(0.0, self.rr - 2 * cross + float(square))
-
-
-def _fold_of(log: LoggedData, held_out: Sequence[Array]) -> Ints:
-    fold = np.empty(len(log), dtype=np.intp)
-    for number, rows in enumerate(held_out):
-        fold[rows] = number
-    return fold
-
-
-def _half(log: LoggedData, count: int, seed: int) -> Ints:
-    """A split of the rows of each of two folds into `count` parts."""
-    return parts_of_keys(log.keys, 2, count, seed) % count
 
 
 def _total(parts: Sequence[Sums], without: Collection[int] = ()) -> Sums:
@@ -205,34 +182,46 @@ def _total(parts: Sequence[Sums], without: Collection[int] = ()) -> Sums:
     return everything
 
 
-def _sums(log: LoggedData, fold: Ints, n_folds: int) -> list[Sums]:
-    """The sums of each fold, in one pass over the log."""
-    k, d = log.n_actions, log.contexts.shape[1]
-    first = next(log.batches(width=d + 1))
-    x_shift, r_shift = first.contexts.mean(axis=0), float(first.rewards.mean())
-    size = n_folds * k
-    counts, r_sum, x_sum = np.zeros(size), np.zeros(size), np.zeros((size, d))
-    xx, xr, rr = np.zeros((n_folds, d, d)), np.zeros((n_folds, d)), np.zeros(n_folds)
-    at = 0
-    for batch in log.batches(width=d + 1):
-        of = fold[at : at + len(batch)]
-        at += len(batch)
-        x, r = batch.contexts - x_shift, batch.rewards - r_shift
-        cell = of * k + batch.actions
-        counts += np.bincount(cell, minlength=size)
-        r_sum += np.bincount(cell, weights=r, minlength=size)
-        rr += np.bincount(of, weights=r * r, minlength=n_folds)
-        for column in range(d):
-            x_sum[:, column] += np.bincount(cell, weights=x[:, column], minlength=size)
-        for number in range(n_folds):
-            mine = x if n_folds == 1 else x[of == number]
-            xx[number] += mine.T @ mine
-            xr[number] += mine.T @ (r if n_folds == 1 else r[of == number])
-    return [
-        Sums(counts[s], x_sum[s], r_sum[s], xx[number], xr[number], float(rr[number]), x_shift, r_shift)
-        for number in range(n_folds)
-        for s in [slice(number * k, (number + 1) * k)]
-    ]
+def _sums(log: LoggedData, part: Ints, parts: int) -> list[Sums]:
+    """The sums of each part of the rows, in one pass over the log."""
+    width = log.contexts.shape[1] + 1
+    first = next(log.batches(width))
+    sums = Summing(parts, log.n_actions, first.contexts.mean(axis=0), float(first.rewards.mean()))
+    for rows, batch in zip(chunks(len(log), width), log.batches(width), strict=True):
+        sums.add(part[rows], batch.actions, batch.contexts, batch.rewards)
+    return sums.done()
+
+
+@final
+class Summing:
+    """Sums that grow by batches of rows, for each of f parts of them; k actions, d contexts."""
+
+    def __init__(self, f: int, k: int, x_shift: Floats, r_shift: float) -> None:
+        self.f, self.k, self.x_shift, self.r_shift = f, k, x_shift, r_shift
+        d = len(x_shift)
+        self.counts, self.r_sum, self.x_sum = np.zeros(f * k), np.zeros(f * k), np.zeros((f * k, d))
+        self.xx, self.xr, self.rr = np.zeros((f, d, d)), np.zeros((f, d)), np.zeros(f)
+
+    def add(self, part: Ints, actions: Ints, contexts: Floats, rewards: Floats) -> None:
+        x, r = contexts - self.x_shift, rewards - self.r_shift
+        cell, size = part * self.k + actions, self.f * self.k
+        self.counts += np.bincount(cell, minlength=size)
+        self.r_sum += np.bincount(cell, weights=r, minlength=size)
+        self.rr += np.bincount(part, weights=r * r, minlength=self.f)
+        for column in range(x.shape[1]):
+            self.x_sum[:, column] += np.bincount(cell, weights=x[:, column], minlength=size)
+        for number in range(self.f):
+            rows = slice(None) if self.f == 1 else part == number
+            x_here = x[rows]
+            self.xx[number] += x_here.T @ x_here
+            self.xr[number] += x_here.T @ r[rows]
+
+    def done(self) -> list[Sums]:
+        cells = [slice(at * self.k, (at + 1) * self.k) for at in range(self.f)]
+        return [
+            Sums(self.counts[s], self.x_sum[s], self.r_sum[s], xx, xr, float(rr), self.x_shift, self.r_shift)
+            for s, xx, xr, rr in zip(cells, self.xx, self.xr, self.rr, strict=True)
+        ]
 
 
 @final
@@ -263,7 +252,7 @@ class System:
         gram, by_action, moment = _normal_equations(sums, z)
         mean, scale = gram[0] / n, np.ones(len(gram))
         d = slice(1, 1 + len(sums.xr))
-        scale[d] = _scale(np.diag(gram)[d] / n - mean[d] ** 2, mean[d])
+        scale[d] = spread(np.diag(gram)[d] / n - mean[d] ** 2, mean[d])
         mean[0] = 0.0  # the constant stays as it is
         mean[d.stop :] = 0.0  # the features have mean 0
         centred = gram - n * np.outer(mean, mean)
@@ -297,7 +286,7 @@ class System:
         return AdditiveOutcome(float(raw[0]) + sums.r_shift - float(sums.x_shift @ slope), slope, effect)
 
 
-def _scale(variance: Floats, mean: Floats) -> Floats:
+def spread(variance: Floats, mean: Floats) -> Floats:
     """Standard deviations; 1 where there is no variation but rounding."""
     scale = np.sqrt(np.clip(variance, 0.0, None))
     scale[scale <= 1e-12 * np.maximum(1.0, np.abs(mean))] = 1.0
@@ -308,7 +297,7 @@ def _standardised(phi: Floats, shares: Floats) -> Floats:
     """Features (k, F) at mean 0 and variance 1 over the rows, of which each action has its share (k,)."""
     mean = shares @ phi
     centred = phi - mean
-    return centred / _scale(np.einsum("i,ij,ij->j", shares, centred, centred), mean)
+    return centred / spread(np.einsum("i,ij,ij->j", shares, centred, centred), mean)
 
 
 def _coordinates(z: Floats, counts: Floats) -> Floats:
@@ -325,10 +314,10 @@ def _coordinates(z: Floats, counts: Floats) -> Floats:
     gram = p @ p.T
     gram.flat[:: m + 1] += SINGULAR * max(float(np.trace(gram)), 1.0) / m  # actions that have the same features
     lower = np.linalg.cholesky(gram)
-    found = np.empty((len(z), m))
-    found[seen] = lower
-    found[~seen] = np.linalg.solve(lower, p @ z[~seen].T).T
-    return found
+    coordinates = np.empty((len(z), m))
+    coordinates[seen] = lower
+    coordinates[~seen] = np.linalg.solve(lower, p @ z[~seen].T).T
+    return coordinates
 
 
 def _normal_equations(sums: Sums, phi: Floats) -> tuple[Floats, Floats, Floats]:

@@ -44,7 +44,7 @@ class Sampled(OutcomeModel):
         return SampledOutcome(self.model.fit(log, seed), self.size, seed)
 
     def fit_without(self, log: LoggedData, held_out: list[Array], seed: int) -> list[FittedOutcome]:
-        return [SampledOutcome(each, self.size, seed) for each in self.model.fit_without(log, held_out, seed)]
+        return [SampledOutcome(fitted, self.size, seed) for fitted in self.model.fit_without(log, held_out, seed)]
 
 
 @final
@@ -59,14 +59,8 @@ class SampledOutcome(FittedOutcome):
     def predict(self, batch: Batch) -> Floats:
         return self.fitted.predict(batch)
 
-    def logged(self, batch: Batch) -> Floats:
-        return self.fitted.logged(batch)
-
     def at(self, batch: Batch, actions: Ints) -> Floats:
         return self.fitted.at(batch, actions)
-
-    def value(self, batch: Batch, p: Floats) -> Floats:
-        return self.fitted.value(batch, p)
 
     def expected(self, batch: Batch, policy: Policy) -> Floats:
         listed = support(policy, batch)
@@ -76,8 +70,8 @@ class SampledOutcome(FittedOutcome):
         u = draws.uniforms(self.seed, batch.draw_numbers, self.size)
         if listed is None:
             return self.at(batch, draw(policy, batch, u)).mean(axis=1)
-        others = batch.n_actions - (listed.actions >= 0).sum(axis=1)
+        others = listed.others(batch.n_actions)
         rank = np.minimum((u * others[:, None]).astype(np.intp), np.maximum(others - 1, 0)[:, None])
         rest = self.at(batch, draws.unlisted(listed.actions, rank)).mean(axis=1)
-        found: Floats = np.einsum("ij,ij->i", listed.probabilities, self.at(batch, listed.actions))
-        return found + listed.rest * others * rest
+        value: Floats = np.einsum("ij,ij->i", listed.probabilities, self.at(batch, listed.actions))
+        return value + listed.rest * others * rest

@@ -8,9 +8,10 @@ from typing import Any, final
 import numpy as np
 
 from cael.common.types import Array, Floats, Ints
-from cael.errors import InputError, LogError, choose, first_bad
-from cael.log.logged import Batch, LoggedData
+from cael.errors import InputError, LogError, choose, refuse_rows
+from cael.log.logged import Batch, LoggedData, chunks
 from cael.outcomes.outcome_model import ACTION_INPUTS, FittedOutcome, OutcomeModel, action_inputs
+from cael.outcomes.ridge import AdditiveOutcome, spread
 
 PAIR_BYTES = 32 * 2**20
 """Pairs (row, action) are predicted in blocks of this size."""
@@ -21,7 +22,7 @@ PAIR_BYTES = 32 * 2**20
 class Logistic(OutcomeModel):
     """P(r = 1 | x, a) = sigmoid(c + beta'x + gamma'phi(a) + delta_a), for rewards that are 0 or 1.
 
-    C: inverse strength of the penalty (scikit-learn's). actions: as of `Ridge`.
+    C: inverse strength of the penalty (scikit-learn's). actions: see `Ridge`.
 
     >>> Logistic(C=0.5)
     Logistic(C=0.5, actions='auto')
@@ -46,12 +47,13 @@ class Logistic(OutcomeModel):
         x = sparse.csr_matrix((log.contexts - mean) / scale)
         design = sparse.hstack([x, table[log.actions]], format="csr")
         if reward.min() == reward.max():
-            return LogitOutcome(float(_logit_of_constant(reward)), np.zeros(len(mean)), np.zeros(log.n_actions))
+            nothing = AdditiveOutcome(_logit_of_constant(reward), np.zeros(len(mean)), np.zeros(log.n_actions))
+            return LogitOutcome(nothing)
         model = LogisticRegression(C=self.C, max_iter=2000).fit(design, reward)
         weights, d = model.coef_[0], len(mean)
         slope = weights[:d] / scale
         effect = np.asarray(table @ weights[d:]).ravel()
-        return LogitOutcome(float(model.intercept_[0] - mean @ slope), slope, effect)
+        return LogitOutcome(AdditiveOutcome(float(model.intercept_[0] - mean @ slope), slope, effect))
 
 
 def _logit_of_constant(reward: Floats) -> float:
@@ -63,26 +65,21 @@ def _logit_of_constant(reward: Floats) -> float:
 @final
 @dataclass(frozen=True)
 class LogitOutcome(FittedOutcome):
-    """q(x, a) = sigmoid(constant + x'slope + effect[a]): slope (d,), effect (k,)."""
+    """q(x, a) = sigmoid of an additive function."""
 
-    constant: float
-    slope: Floats
-    effect: Floats
+    logit: AdditiveOutcome
 
     def predict(self, batch: Batch) -> Floats:
-        from scipy.special import expit
-
-        return expit((self.constant + batch.contexts @ self.slope)[:, None] + self.effect)
-
-    def logged(self, batch: Batch) -> Floats:
-        from scipy.special import expit
-
-        return expit(self.constant + batch.contexts @ self.slope + self.effect[batch.actions])
+        return _sigmoid(self.logit.predict(batch))
 
     def at(self, batch: Batch, actions: Ints) -> Floats:
-        from scipy.special import expit
+        return _sigmoid(self.logit.at(batch, actions))
 
-        return expit((self.constant + batch.contexts @ self.slope)[:, None] + self.effect[np.maximum(actions, 0)])
+
+def _sigmoid(logits: Floats) -> Floats:
+    from scipy.special import expit
+
+    return expit(logits)
 
 
 @final
@@ -127,7 +124,7 @@ class Boosting(OutcomeModel):
 class SklearnOutcome(OutcomeModel):
     """Any scikit-learn regressor, or classifier of rewards 0 and 1, on context plus one-hot and/or action features.
 
-    The model is cloned before it is trained. actions: as of `Ridge`.
+    The model is cloned before it is trained. actions: see `Ridge`.
 
     >>> from sklearn.tree import DecisionTreeRegressor
     >>> SklearnOutcome(DecisionTreeRegressor(max_depth=3)).actions
@@ -173,11 +170,6 @@ class PairInputs:
             parts.append(action_features[actions])
         return np.hstack(parts)
 
-    def width(self, batch: Batch) -> int:
-        extra = {"category": 1, "onehot": batch.n_actions, "none": 0}[self.identity]
-        features = 0 if batch.action_features is None or not self.features else batch.action_features.shape[1]
-        return batch.contexts.shape[1] + extra + features
-
 
 @final
 @dataclass(frozen=True)
@@ -188,20 +180,16 @@ class PairOutcome(FittedOutcome):
     inputs: PairInputs
 
     def _pairs(self, batch: Batch, row: Ints, action: Ints) -> Floats:
-        size = max(1, PAIR_BYTES // (8 * self.inputs.width(batch)))
-        parts = [np.empty(0)]
-        for at in range(0, len(row), size):
-            block = slice(at, at + size)
-            x = self.inputs.rows(batch.contexts[row[block]], action[block], batch.n_actions, batch.action_features)
-            parts.append(_expected(self.model, x))
-        return np.concatenate(parts)
+        def inputs(block: slice) -> Floats:
+            contexts = batch.contexts[row[block]]
+            return self.inputs.rows(contexts, action[block], batch.n_actions, batch.action_features)
+
+        blocks = chunks(len(row), inputs(slice(0, 1)).shape[1], PAIR_BYTES)
+        return np.concatenate([np.empty(0), *(_expected(self.model, inputs(block)) for block in blocks)])
 
     def predict(self, batch: Batch) -> Floats:
         row, action = np.divmod(np.arange(len(batch) * batch.n_actions), batch.n_actions)
         return self._pairs(batch, row, action).reshape(len(batch), batch.n_actions)
-
-    def logged(self, batch: Batch) -> Floats:
-        return self._pairs(batch, np.arange(len(batch)), batch.actions)
 
     def at(self, batch: Batch, actions: Ints) -> Floats:
         row = np.repeat(np.arange(len(batch)), actions.shape[1])
@@ -234,15 +222,12 @@ def _train(model: Any, inputs: PairInputs, log: LoggedData) -> Any:
 
 def _binary(log: LoggedData, name: str) -> Floats:
     bad = ~np.isin(log.rewards, (0.0, 1.0))
-    if bad.any():
-        raise LogError(f"{name} needs rewards that are 0 or 1; {first_bad(bad, log.rewards)}. Use Ridge or Boosting.")
+    refuse_rows(bad, log.rewards, f"{name} needs rewards that are 0 or 1", "Use Ridge or Boosting.", error=LogError)
     return log.rewards
 
 
 def _scale(x: Floats) -> Floats:
-    scale = x.std(axis=0)
-    scale[scale == 0] = 1.0
-    return scale
+    return spread(x.var(axis=0), x.mean(axis=0))
 
 
 def _action_table(log: LoggedData, onehot: bool, features: bool) -> Any:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import ClassVar, final
 
 import numpy as np
 
-from cael.common.types import Floats, Ints
+from cael.common.types import Floats, Ints, settle
+from cael.log.logged import Batch, row_numbers
 from cael.policies import policy as gate
-from cael.policies.policy import Policy, Tabular, Uniform
+from cael.policies.policy import Policy, Tabular, Uniform, row_entries
 from cael.policies.support import Support
-
-if TYPE_CHECKING:
-    from cael.log.logged import Batch
 
 MOST_CELLS = 2**22
 """Rows times actions of a batch up to which a policy is asked once for everything."""
@@ -28,40 +26,15 @@ class Aligned(Policy):
     inner: Policy
     numbers: slice | Ints
 
+    def __post_init__(self) -> None:
+        known = ("n_actions", "complete", "least", "most", "positive")
+        settle(self, **{name: getattr(self.inner, name) for name in known})
+
     def __repr__(self) -> str:
         return repr(self.inner)
 
-    @property
-    def n_actions(self) -> int | None:  # type: ignore[override]
-        return self.inner.n_actions
-
-    @property
-    def complete(self) -> bool:  # type: ignore[override]
-        return self.inner.complete
-
-    @property
-    def least(self) -> float | None:  # type: ignore[override]
-        return self.inner.least
-
-    @property
-    def most(self) -> float | None:  # type: ignore[override]
-        return self.inner.most
-
-    @property
-    def positive(self) -> bool:  # type: ignore[override]
-        return self.inner.positive
-
-    @property
-    def fixed(self) -> Floats | None:
-        return self.inner.fixed
-
     def _there(self, batch: Batch) -> Batch:
-        if isinstance(self.numbers, slice) and isinstance(batch.rows, slice):
-            start = self.numbers.start
-            return replace(batch, rows=slice(start + batch.rows.start, start + batch.rows.stop))
-        if isinstance(self.numbers, slice):
-            return replace(batch, rows=self.numbers.start + batch.row_numbers)
-        return replace(batch, rows=self.numbers[batch.rows])
+        return replace(batch, rows=row_numbers(self.numbers, batch.rows))
 
     def probabilities(self, batch: Batch) -> Floats:
         return gate.probabilities(self.inner, self._there(batch))
@@ -113,8 +86,7 @@ class Asked(Policy):
         return self.table[batch.row_numbers, batch.actions]
 
     def probability_of(self, batch: Batch, actions: Ints) -> Floats:
-        entries = self.table[batch.row_numbers[:, None], np.maximum(actions, 0)]
-        return np.where(actions >= 0, entries, 0.0)
+        return row_entries(self.table, batch, actions)
 
     def draw(self, batch: Batch, u: Floats) -> Ints:
         return gate.draw(self.inner, batch, u)

@@ -8,25 +8,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from cael.common.types import Array, Floats, Ints
+from cael.common.types import Floats, Ints
+from cael.log.keys import FIRST, GOLDEN, bijection, mixed
 
-GOLDEN, FIRST, SECOND = (np.uint64(x) for x in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 BELOW_ONE = 1 - 2.0**-52
-
-
-def _mix(x: Array) -> Array:
-    """The finaliser of SplitMix64 (Steele, Lea and Flood 2014) on uint64, which wraps around."""
-    x = (x ^ (x >> np.uint64(30))) * FIRST
-    x = (x ^ (x >> np.uint64(27))) * SECOND
-    return x ^ (x >> np.uint64(31))
 
 
 def uniforms(seed: int, rows: Ints, size: int) -> Floats:
     """(b, size) numbers from U[0, 1) for rows (b,) of a log: the same for a row whatever its neighbours."""
-    start = _mix(np.array([seed % 2**64], dtype=np.uint64) * GOLDEN + GOLDEN)
-    keys = _mix(start + (rows.astype(np.uint64) + np.uint64(1)) * FIRST)
+    start = mixed(np.array([seed % 2**64], dtype=np.uint64) * GOLDEN)
+    keys = bijection(start + (rows.astype(np.uint64) + np.uint64(1)) * FIRST)
     place = np.arange(1, size + 1, dtype=np.uint64) * GOLDEN
-    bits = _mix(keys[:, None] + place)
+    bits = bijection(keys[:, None] + place)
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
@@ -57,18 +50,18 @@ def from_list(actions: Ints, p: Floats, rest: Floats, n_actions: int, u: Floats)
     if p.shape[1]:
         drawn = np.take_along_axis(actions, np.minimum(place, p.shape[1] - 1), axis=1)
     if beyond.any():
-        each = np.where(rest > 0, rest, 1.0)[:, None]
-        rank = np.clip(np.floor((level - listed[:, None]) / each), 0, np.maximum(others - 1, 0)[:, None])
+        step = np.where(rest > 0, rest, 1.0)[:, None]
+        rank = np.clip(np.floor((level - listed[:, None]) / step), 0, np.maximum(others - 1, 0)[:, None])
         drawn = np.where(beyond, unlisted(actions, rank.astype(np.intp)), drawn)
     return drawn
 
 
 def unlisted(actions: Ints, rank: Ints) -> Ints:
     """The rank-th (b, size) of the actions that are not in the row's list (b, m), in the order of their numbers."""
-    found = rank.copy()
+    number = rank.copy()
     for column in np.sort(actions, axis=1).T:
-        found += (column >= 0)[:, None] & (found >= column[:, None])
-    return found
+        number += (column >= 0)[:, None] & (number >= column[:, None])
+    return number
 
 
 def merged(actions: Ints, *masses: Floats) -> tuple[Ints, Ints, list[Floats]]:
@@ -88,6 +81,6 @@ def merged(actions: Ints, *masses: Floats) -> tuple[Ints, Ints, list[Floats]]:
     np.put_along_axis(distinct, group, ordered, axis=1)
     at = (np.arange(b)[:, None] * width + place).ravel()
     sums: list[Floats] = [
-        np.bincount(at, each.ravel(), b * width).astype(np.float64, copy=False).reshape(b, width) for each in masses
+        np.bincount(at, mass.ravel(), b * width).astype(np.float64, copy=False).reshape(b, width) for mass in masses
     ]
     return distinct, place, sums

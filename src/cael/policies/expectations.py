@@ -86,21 +86,20 @@ def variances(p: Floats) -> Floats:
 
 def surprises(policy: Policy, batch: Batch, popularity: Floats) -> tuple[Floats, Floats]:
     """(b,) log p(a_i) - sum_a p log p, and the same of p / popularity; popularity: (k,) log of any distribution."""
-    own = np.log(np.maximum(logged_probability(policy, batch), TINY))
+    logged = np.log(np.maximum(logged_probability(policy, batch), TINY))
     popular = popularity[batch.actions]
     if policy.fixed is not None:
-        surprise = own - _entropy(policy.fixed)
+        surprise = logged - _entropy(policy.fixed)
         return surprise, surprise - (popular - policy.fixed @ popularity)
     listed = support(policy, batch)
     if listed is None:
-        both = batch.in_parts(lambda part, _: _sums(probabilities(policy, part), popularity))
-        entropy, mean = both[:, 0], both[:, 1]
+        entropy, mean = batch.in_parts(lambda part, _: _sums(probabilities(policy, part), popularity)).T
     else:
-        others = batch.n_actions - (listed.actions >= 0).sum(axis=1)
+        others = listed.others(batch.n_actions)
         entropy = _entropy(listed.probabilities) + others * _entropy(listed.rest[:, None])
         mean = (listed.excess() * popularity[np.maximum(listed.actions, 0)]).sum(axis=1)
         mean = mean + listed.rest * float(popularity.sum())
-    surprise = own - entropy
+    surprise = logged - entropy
     return surprise, surprise - (popular - mean)
 
 
@@ -123,6 +122,6 @@ def worst_sum(policy: Policy, batch: Batch) -> float:
     if listed is None:
         sums = batch.in_parts(lambda part, _: probabilities(policy, part).sum(axis=1))
     else:
-        others = batch.n_actions - (listed.actions >= 0).sum(axis=1)
+        others = listed.others(batch.n_actions)
         sums = listed.probabilities.sum(axis=1) + others * listed.rest
     return float(np.abs(sums - 1).max(initial=0.0))

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cael.common.types import Array, Floats, Ints, all_finite, frozen
+from cael.common.types import Array, Floats, Ints, all_finite, frozen, settle
 from cael.errors import PolicyError
 from cael.policies import draws
 from cael.policies.gate import need_actions
 from cael.policies.policy import Policy
+from cael.policies.scored import softmax
 
 if TYPE_CHECKING:
     from cael.log.logged import Batch
@@ -46,7 +47,7 @@ class FactorisedSoftmax(Policy):
         items = np.asarray(self.items, dtype=np.float64)
         if items.ndim != 2 or items.size == 0 or not all_finite(items):
             raise PolicyError(f"FactorisedSoftmax items must be finite numbers of shape (k, f); got {items.shape}.")
-        object.__setattr__(self, "items", frozen(items))
+        settle(self, items=frozen(items), n_actions=len(items))
         if callable(self.u):
             return
         u = np.asarray(self.u, dtype=np.float64)
@@ -55,15 +56,11 @@ class FactorisedSoftmax(Policy):
                 f"FactorisedSoftmax u must be a function or finite numbers of shape (context dim, {items.shape[1]}); "
                 f"got {u.shape}."
             )
-        object.__setattr__(self, "u", frozen(u))
+        settle(self, u=frozen(u))
 
     def __repr__(self) -> str:
         u = getattr(self.u, "__name__", type(self.u).__name__) if callable(self.u) else np.shape(self.u)
         return f"FactorisedSoftmax({u} x {self.items.shape}, temperature={self.temperature:g})"
-
-    @property
-    def n_actions(self) -> int:  # type: ignore[override]
-        return len(self.items)
 
     def _vectors(self, batch: Batch) -> Floats:
         """u(x) / temperature, (b, f)."""
@@ -74,13 +71,13 @@ class FactorisedSoftmax(Policy):
             if x.shape[1] != len(matrix):
                 raise PolicyError(f"FactorisedSoftmax: u has {len(matrix)} context columns; the log has {x.shape[1]}.")
             return (x @ matrix) / self.temperature
-        found = np.asarray(self.u(x), dtype=np.float64)
+        vectors = np.asarray(self.u(x), dtype=np.float64)
         expected = (len(batch), self.items.shape[1])
-        if found.shape != expected or not all_finite(found):
+        if vectors.shape != expected or not all_finite(vectors):
             raise PolicyError(
-                f"FactorisedSoftmax: u(contexts) must be finite numbers of shape {expected}; got {found.shape}."
+                f"FactorisedSoftmax: u(contexts) must be finite numbers of shape {expected}; got {vectors.shape}."
             )
-        return found / self.temperature
+        return vectors / self.temperature
 
     def _blocks(self, vectors: Floats) -> Iterator[tuple[slice, Floats]]:
         """Scores (b, up to BLOCK) of all actions, block by block."""
@@ -95,24 +92,21 @@ class FactorisedSoftmax(Policy):
         for _, scores in self._blocks(vectors):
             higher = np.maximum(top, scores.max(axis=1))
             down = np.exp(top - higher)
-            sums = [each * down for each in sums]
+            sums = [total * down for total in sums]
             sums.append(np.exp(scores - higher[:, None]).sum(axis=1))
             top = higher
         return top, np.stack(sums, axis=1)
 
     def probabilities(self, batch: Batch) -> Floats:
-        logits = self._vectors(batch) @ self.items.T
-        p = np.exp(logits - logits.max(axis=1, keepdims=True))
-        p /= p.sum(axis=1, keepdims=True)
-        return p
+        return softmax(self._vectors(batch) @ self.items.T)
 
     def probability_of(self, batch: Batch, actions: Ints) -> Floats:
         def ask(part: Batch, rows: slice) -> Array:
-            vectors, wanted = self._vectors(part), actions[rows]
+            vectors, asked = self._vectors(part), actions[rows]
             top, sums = self._normaliser(vectors)
-            scores = np.einsum("bf,bmf->bm", vectors, self.items[np.maximum(wanted, 0)])
+            scores = np.einsum("bf,bmf->bm", vectors, self.items[np.maximum(asked, 0)])
             p = np.exp(scores - top[:, None]) / sums.sum(axis=1)[:, None]
-            return np.where(wanted >= 0, p, 0.0)
+            return np.where(asked >= 0, p, 0.0)
 
         return batch.in_parts(ask, max(min(BLOCK, len(self.items)), actions.shape[1] * self.items.shape[1]))
 
@@ -130,9 +124,9 @@ class FactorisedSoftmax(Policy):
             for number, (block, scores) in enumerate(self._blocks(vectors)):
                 cumulated = np.cumsum(np.exp(scores - top[:, None]), axis=1)
                 for i in np.flatnonzero((block_of == number).any(axis=1)):
-                    mine = block_of[i] == number
-                    found = np.searchsorted(cumulated[i], inside[i, mine], side="right")
-                    drawn[i, mine] = block.start + np.minimum(found, cumulated.shape[1] - 1)
+                    here = block_of[i] == number
+                    place = np.searchsorted(cumulated[i], inside[i, here], side="right")
+                    drawn[i, here] = block.start + np.minimum(place, cumulated.shape[1] - 1)
             return drawn
 
         return batch.in_parts(ask, min(BLOCK, len(self.items)))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cael.common.types import Array, Floats, Ints
-from cael.errors import PolicyError, first_bad
+from cael.errors import PolicyError, refuse_rows
 
 if TYPE_CHECKING:
     from cael.log.logged import Batch
@@ -25,15 +25,13 @@ def checked_rows(table: ArrayLike, shape: tuple[int, int], source: str, rows: In
         raise PolicyError(f"{source}: expected probabilities of shape {shape} (rows, actions); got {p.shape}.")
     if not p.min() >= 0:
         low = p.min(axis=1)
-        bad = ~(low >= 0)
-        raise PolicyError(f"{source}: probabilities must be >= 0 and not NaN; {first_bad(bad, low, rows)}.")
+        refuse_rows(~(low >= 0), low, f"{source}: probabilities must be >= 0 and not NaN", rows=rows)
     total = np.einsum("ij->i", p)  # faster than sum(axis=1) on short rows
-    bad = ~(np.abs(total - 1) <= SUM_ATOL)
-    if bad.any():
-        raise PolicyError(
-            f"{source}: the probabilities of a row must sum to 1 (within {SUM_ATOL:g}); "
-            f"{first_bad(bad, total, rows)}. Normalise them, or say what the rest is with TopK(rest=...)."
-        )
+    refuse_rows(
+        ~(np.abs(total - 1) <= SUM_ATOL), total,
+        f"{source}: the probabilities of a row must sum to 1 (within {SUM_ATOL:g})",
+        "Normalise them, or say what the rest is with TopK(rest=...).", rows=rows,
+    )  # fmt: skip
     return p
 
 
@@ -55,37 +53,34 @@ def checked_entries(p: Floats, shape: tuple[int, ...], source: str, rows: Ints) 
     if bad.any():
         bad = bad.reshape(len(bad), -1)
         first = p.reshape(bad.shape)[np.arange(len(bad)), bad.argmax(axis=1)]
-        raise PolicyError(f"{source}: a probability must be in [0, 1]; {first_bad(bad.any(axis=1), first, rows)}.")
+        refuse_rows(bad.any(axis=1), first, f"{source}: a probability must be in [0, 1]", rows=rows)
     return p
 
 
-def checked_support(found: Support, batch: Batch, source: str) -> Support:
+def check_listed(actions: Array, k: int, source: str, rows: Ints | None = None) -> None:
+    """Refuse lists (b, m) with an action twice, or with numbers that are none of the actions."""
+    bad = ((actions < -1) | (actions >= k)).any(axis=1)
+    message = f"{source}: listed actions must be in 0..{k - 1}, or -1 for an empty place"
+    refuse_rows(bad, actions, message, rows=rows)
+    ordered = np.sort(actions, axis=1)
+    bad = ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any(axis=1)
+    refuse_rows(bad, actions, f"{source}: an action is listed twice", rows=rows)
+
+
+def checked_support(listed: Support, batch: Batch, source: str) -> Support:
     """Lists of distinct actions whose probabilities, with the rest, sum to one."""
-    a, p, rows, k = found.actions, found.probabilities, batch.row_numbers, batch.n_actions
-    if a.ndim != 2 or a.shape != p.shape or len(a) != len(batch) or found.rest.shape != (len(batch),):
+    a, p, rows, k = listed.actions, listed.probabilities, batch.row_numbers, batch.n_actions
+    if a.ndim != 2 or a.shape != p.shape or len(a) != len(batch) or listed.rest.shape != (len(batch),):
         raise PolicyError(
             f"{source}: a support needs actions and probabilities of one shape ({len(batch)}, m) and a rest of shape "
-            f"({len(batch)},); got {a.shape}, {p.shape} and {found.rest.shape}."
+            f"({len(batch)},); got {a.shape}, {p.shape} and {listed.rest.shape}."
         )
-    ordered = np.sort(a, axis=1)
-    bad = ((a < -1) | (a >= k)).any(axis=1)
-    bad |= ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any(axis=1)
-    if bad.any():
-        raise PolicyError(
-            f"{source}: listed actions must be distinct and in 0..{k - 1}, or -1 for an empty place; "
-            f"{first_bad(bad, a, rows)}."
-        )
-    bad = ~((p >= 0) & ((a >= 0) | (p == 0))).all(axis=1) | ~(found.rest >= 0)
-    if bad.any():
-        raise PolicyError(
-            f"{source}: listed probabilities and the rest must be >= 0, and 0 in empty places; "
-            f"{first_bad(bad, p, rows)}."
-        )
-    total = p.sum(axis=1) + found.rest * (k - (a >= 0).sum(axis=1))
-    bad = ~(np.abs(total - 1) <= SUM_ATOL)
-    if bad.any():
-        raise PolicyError(f"{source}: a list and its rest must sum to 1; {first_bad(bad, total, rows)}.")
-    return found
+    check_listed(a, k, source, rows)
+    bad = ~((p >= 0) & ((a >= 0) | (p == 0))).all(axis=1) | ~(listed.rest >= 0)
+    refuse_rows(bad, p, f"{source}: listed probabilities and the rest must be >= 0, and 0 in empty places", rows=rows)
+    total = p.sum(axis=1) + listed.rest * listed.others(k)
+    refuse_rows(~(np.abs(total - 1) <= SUM_ATOL), total, f"{source}: a list and its rest must sum to 1", rows=rows)
+    return listed
 
 
 def checked_draws(drawn: Array, shape: tuple[int, ...], batch: Batch, source: str) -> Ints:
@@ -95,22 +90,24 @@ def checked_draws(drawn: Array, shape: tuple[int, ...], batch: Batch, source: st
             f"{source} must draw action numbers of shape {shape}; got {drawn.dtype} of shape {drawn.shape}."
         )
     bad = ((drawn < 0) | (drawn >= batch.n_actions)).any(axis=1)
-    if bad.any():
-        raise PolicyError(
-            f"{source}: drawn actions must be in 0..{batch.n_actions - 1}; {first_bad(bad, drawn, batch.row_numbers)}."
-        )
+    message = f"{source}: drawn actions must be in 0..{batch.n_actions - 1}"
+    refuse_rows(bad, drawn, message, rows=batch.row_numbers)
     return drawn.astype(np.intp, copy=False)
 
 
-def need_rows(what: str, has: int, batch: Batch) -> None:
-    last = batch.rows.stop - 1 if isinstance(batch.rows, slice) else int(batch.rows.max())
-    if last >= has:
+def last_row(batch: Batch) -> int:
+    """The largest number of a row."""
+    return batch.rows.stop - 1 if isinstance(batch.rows, slice) else int(batch.rows.max())
+
+
+def need_rows(what: str, rows: int, batch: Batch) -> None:
+    if last_row(batch) >= rows:
         raise PolicyError(
-            f"{what} has {has} rows, but the log asks for row {last}: a row-aligned policy must have one row per row "
-            "of the log it was made for."
+            f"{what} has {rows} rows, but the log asks for row {last_row(batch)}: a row-aligned policy must have one "
+            "row per row of the log it was made for."
         )
 
 
-def need_actions(what: str, has: int, batch: Batch) -> None:
-    if has != batch.n_actions:
-        raise PolicyError(f"{what} has {has} actions, but the log has {batch.n_actions}.")
+def need_actions(what: str, count: int, batch: Batch) -> None:
+    if count != batch.n_actions:
+        raise PolicyError(f"{what} has {count} actions, but the log has {batch.n_actions}.")

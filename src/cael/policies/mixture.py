@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 
-from cael.common.types import Floats, Ints
+from cael.common.types import Floats, Ints, settle
 from cael.errors import PolicyError
 from cael.policies import draws
 from cael.policies.gate import SUM_ATOL
@@ -51,67 +51,42 @@ class Mixture(Policy):
         counts = {part.n_actions for part in parts if part.n_actions is not None}
         if len(counts) > 1:
             raise PolicyError(f"the policies of a Mixture differ in their number of actions: {sorted(counts)}.")
-        object.__setattr__(self, "policies", parts)
-        object.__setattr__(self, "weights", weights)
+        settle(
+            self, policies=parts, weights=weights, n_actions=next(iter(counts), None),
+            complete=all(part.complete for part in parts),
+        )  # fmt: skip
+        settle(
+            self, least=self._mean(lambda part: part.least or 0.0),
+            most=self._mean(lambda part: 1.0 if part.most is None else part.most),
+        )  # fmt: skip
+        if all(part.fixed is not None for part in parts):
+            settle(self, fixed=self._mean(lambda part: part.fixed))
 
-    @property
-    def n_actions(self) -> int | None:  # type: ignore[override]
-        return next((part.n_actions for part in self.policies if part.n_actions is not None), None)
-
-    @property
-    def complete(self) -> bool:  # type: ignore[override]
-        return all(part.complete for part in self.policies)
-
-    @property
-    def least(self) -> float | None:  # type: ignore[override]
-        return sum(w * (part.least or 0.0) for w, part in zip(self.weights, self.policies, strict=True))
-
-    @property
-    def most(self) -> float | None:  # type: ignore[override]
-        return sum(
-            w * (1.0 if part.most is None else part.most) for w, part in zip(self.weights, self.policies, strict=True)
-        )
+    def _mean(self, ask: Callable[[Policy], Any]) -> Any:
+        """The mean of what all policies answer, by their weights."""
+        total: Any = 0.0
+        for weight, part in zip(self.weights, self.policies, strict=True):
+            total += weight * ask(part)
+        return total
 
     def probabilities(self, batch: Batch) -> Floats:
-        total = np.zeros((len(batch), batch.n_actions))
-        for weight, part in zip(self.weights, self.policies, strict=True):
-            total += weight * probabilities(part, batch)
-        return total
+        return self._mean(lambda part: probabilities(part, batch))
 
     def logged_probability(self, batch: Batch) -> Floats:
-        total = np.zeros(len(batch))
-        for weight, part in zip(self.weights, self.policies, strict=True):
-            total += weight * logged_probability(part, batch)
-        return total
-
-    @property
-    def fixed(self) -> Floats | None:
-        parts = [part.fixed for part in self.policies]
-        if any(part is None for part in parts):
-            return None
-        known = [part for part in parts if part is not None]
-        total: Floats = np.zeros_like(known[0])
-        for weight, part in zip(self.weights, known, strict=True):
-            total = total + weight * part
-        return total
+        return self._mean(lambda part: logged_probability(part, batch))
 
     def support(self, batch: Batch) -> Support | None:
-        parts = [support(part, batch) for part in self.policies]
-        if any(part is None for part in parts):
+        supports = [listed for part in self.policies if (listed := support(part, batch)) is not None]
+        if len(supports) < len(self.policies):
             return None
-        known = [part for part in parts if part is not None]
-        rest: Floats = np.zeros(len(batch))
-        for weight, part in zip(self.weights, known, strict=True):
-            rest = rest + weight * part.rest
-        above = [weight * part.excess() for weight, part in zip(self.weights, known, strict=True)]
-        actions, _, (extra,) = draws.merged(np.hstack([part.actions for part in known]), np.hstack(above))
+        weighted = list(zip(self.weights, supports, strict=True))
+        rest: Floats = sum((weight * listed.rest for weight, listed in weighted), np.zeros(len(batch)))
+        above = [weight * listed.excess() for weight, listed in weighted]
+        actions, _, (extra,) = draws.merged(np.hstack([listed.actions for listed in supports]), np.hstack(above))
         return Support(actions, np.where(actions >= 0, np.maximum(extra + rest[:, None], 0.0), 0.0), rest)
 
     def probability_of(self, batch: Batch, actions: Ints) -> Floats:
-        total = np.zeros(actions.shape)
-        for weight, part in zip(self.weights, self.policies, strict=True):
-            total += weight * probability_of(part, batch, actions)
-        return total
+        return self._mean(lambda part: probability_of(part, batch, actions))
 
     def draw(self, batch: Batch, u: Floats) -> Ints:
         """Part j where u lies in the j-th stretch of weights; where in the stretch decides on the action."""
@@ -120,9 +95,8 @@ class Mixture(Policy):
         which = np.searchsorted(edges, level, side="right") - 1
         drawn = np.empty(u.shape, dtype=np.intp)
         for j, part in enumerate(self.policies):
-            mine = which == j
-            if mine.any():
+            chosen = which == j
+            if chosen.any():
                 inside = (level - edges[j]) / (edges[j + 1] - edges[j])
-                theirs = draw(part, batch, np.clip(inside, 0.0, draws.BELOW_ONE))
-                drawn[mine] = theirs[mine]
+                drawn[chosen] = draw(part, batch, np.clip(inside, 0.0, draws.BELOW_ONE))[chosen]
         return drawn

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cael.common.types import Array, Floats, Ints, frozen
-from cael.errors import InputError, NeedsError, PolicyError, first_bad
+from cael.common.types import Array, Floats, Ints, frozen, settle
+from cael.errors import InputError, NeedsError, PolicyError, refuse_rows
 from cael.policies import draws
 from cael.policies import gate as checks
 from cael.policies.gate import need_actions, need_rows
@@ -39,6 +39,7 @@ class Policy(ABC):
     least, most: the smallest and largest probability it can ever give to any action in any context, where
         that is known beforehand; intervals with a finite-sample guarantee use them.
     positive: True where it is known that every action has positive probability on every row.
+    fixed: the probabilities (k,), where they are known to be the same in every context.
     """
 
     trusted: ClassVar[bool] = False
@@ -47,11 +48,7 @@ class Policy(ABC):
     least: float | None = None
     most: float | None = 1.0
     positive: bool = False
-
-    @property
-    def fixed(self) -> Floats | None:
-        """The probabilities (k,), where they are known to be the same in every context."""
-        return None
+    fixed: Floats | None = None
 
     @abstractmethod
     def probabilities(self, batch: Batch) -> Floats:
@@ -73,10 +70,9 @@ class Policy(ABC):
         listed = support(self, batch)
         if listed is not None:
             return listed.probability_of(actions)
-        fixed = self.fixed
-        if fixed is not None:
-            need_actions(repr(self), len(fixed), batch)
-            return _entries(fixed[None, :], actions.reshape(1, -1)).reshape(actions.shape)
+        if self.fixed is not None:
+            need_actions(repr(self), len(self.fixed), batch)
+            return _entries(self.fixed[None, :], actions.reshape(1, -1)).reshape(actions.shape)
         return batch.in_parts(lambda part, rows: _entries(probabilities(self, part), actions[rows]))
 
     def draw(self, batch: Batch, u: Floats) -> Ints:
@@ -84,10 +80,9 @@ class Policy(ABC):
         listed = support(self, batch)
         if listed is not None:
             return listed.draw(batch.n_actions, u)
-        fixed = self.fixed
-        if fixed is not None:
-            need_actions(repr(self), len(fixed), batch)
-            return draws.from_table(fixed[None, :], u.reshape(1, -1)).reshape(u.shape)
+        if self.fixed is not None:
+            need_actions(repr(self), len(self.fixed), batch)
+            return draws.from_table(self.fixed[None, :], u.reshape(1, -1)).reshape(u.shape)
         return batch.in_parts(lambda part, rows: draws.from_table(probabilities(self, part), u[rows]))
 
 
@@ -117,10 +112,8 @@ def logged_probability(policy: Policy, batch: Batch) -> Floats:
 
 def support(policy: Policy, batch: Batch) -> Support | None:
     """The checked lists of a batch, or None where the policy has no short ones."""
-    found = policy.support(batch)
-    if found is None or policy.trusted:
-        return found
-    return checks.checked_support(found, batch, repr(policy))
+    listed = policy.support(batch)
+    return listed if listed is None or policy.trusted else checks.checked_support(listed, batch, repr(policy))
 
 
 def probability_of(policy: Policy, batch: Batch, actions: Ints) -> Floats:
@@ -152,6 +145,12 @@ def _entries(table: Floats, actions: Ints) -> Floats:
     return np.where(actions >= 0, entries, 0.0).astype(np.float64, copy=False)
 
 
+def row_entries(table: Floats, batch: Batch, actions: Ints) -> Floats:
+    """(b, m) entries of the batch's rows in a row-aligned table (n, k); 0 where the action is -1."""
+    entries = table[batch.row_numbers[:, None], np.maximum(actions, 0)]
+    return np.where(actions >= 0, entries, 0.0).astype(np.float64, copy=False)
+
+
 @final
 @dataclass(frozen=True)
 class Uniform(Policy):
@@ -164,13 +163,9 @@ class Uniform(Policy):
     trusted: ClassVar[bool] = True
     n_actions: int | None = None
 
-    @property
-    def least(self) -> float | None:  # type: ignore[override]
-        return None if self.n_actions is None else 1 / self.n_actions
-
-    @property
-    def most(self) -> float | None:  # type: ignore[override]
-        return 1.0 if self.n_actions is None else 1 / self.n_actions
+    def __post_init__(self) -> None:
+        if self.n_actions is not None:
+            settle(self, least=1 / self.n_actions, most=1 / self.n_actions)
 
     def _k(self, batch: Batch) -> int:
         if self.n_actions is not None:
@@ -185,7 +180,7 @@ class Uniform(Policy):
         return np.full(len(batch), 1 / self._k(batch))
 
     @property
-    def fixed(self) -> Floats | None:
+    def fixed(self) -> Floats | None:  # type: ignore[override]
         return None if self.n_actions is None else np.full(self.n_actions, 1 / self.n_actions)
 
     def support(self, batch: Batch) -> Support:
@@ -205,7 +200,7 @@ class Tabular(Policy):
 
     trusted: ClassVar[bool] = True
     table: Array
-    lowest: float
+    n_actions: int
 
     def __init__(self, table: ArrayLike, *, copy: bool = True) -> None:
         p = np.asarray(table)
@@ -217,68 +212,50 @@ class Tabular(Policy):
             p = p[:, :, 0]  # obp's action_dist with one position
         if p.ndim not in (1, 2) or p.size == 0:
             raise PolicyError(f"Tabular needs probabilities of shape (k,) or (n, k); got {p.shape}.")
-        object.__setattr__(self, "lowest", checks.checked_in_blocks(np.atleast_2d(p), "Tabular"))
-        object.__setattr__(self, "table", frozen(p, copy=copy))
+        lowest = checks.checked_in_blocks(np.atleast_2d(p), "Tabular")
+        settle(self, table=frozen(p, copy=copy), n_actions=p.shape[-1], positive=lowest > 0)
+        if p.ndim == 1:
+            settle(self, fixed=self.table.astype(np.float64, copy=False), least=lowest, most=float(p.max()))
 
     def __repr__(self) -> str:
         return f"Tabular({self.table.shape})"
 
-    @property
-    def n_actions(self) -> int:  # type: ignore[override]
-        return int(self.table.shape[-1])
-
-    @property
-    def least(self) -> float | None:  # type: ignore[override]
-        return float(self.table.min()) if self.table.ndim == 1 else None
-
-    @property
-    def most(self) -> float:  # type: ignore[override]
-        return float(self.table.max()) if self.table.ndim == 1 else 1.0
+    def _check(self, batch: Batch) -> None:
+        need_actions("Tabular", self.n_actions, batch)
+        if self.fixed is None:
+            need_rows("Tabular", len(self.table), batch)
 
     def probabilities(self, batch: Batch) -> Floats:
-        need_actions("Tabular", self.n_actions, batch)
-        if self.table.ndim == 1:
-            return np.broadcast_to(self.table.astype(np.float64, copy=False), (len(batch), self.n_actions))
-        need_rows("Tabular", len(self.table), batch)
+        self._check(batch)
+        if self.fixed is not None:
+            return np.broadcast_to(self.fixed, (len(batch), self.n_actions))
         return self.table[batch.rows].astype(np.float64, copy=False)
 
-    @property
-    def positive(self) -> bool:  # type: ignore[override]
-        return self.lowest > 0
-
     def logged_probability(self, batch: Batch) -> Floats:
-        need_actions("Tabular", self.n_actions, batch)
-        if self.table.ndim == 1:
-            return self.table[batch.actions].astype(np.float64, copy=False)
-        need_rows("Tabular", len(self.table), batch)
+        self._check(batch)
+        if self.fixed is not None:
+            return self.fixed[batch.actions]
         return self.table[batch.row_numbers, batch.actions].astype(np.float64, copy=False)
-
-    @property
-    def fixed(self) -> Floats | None:
-        return self.table.astype(np.float64, copy=False) if self.table.ndim == 1 else None
 
     @cached_property
     def _listed(self) -> Ints:
         """The actions with mass, where all contexts are alike and there are few; else none."""
-        found = np.flatnonzero(self.table) if self.table.ndim == 1 else np.empty(0, np.intp)
-        return found if len(found) <= MOST_LISTED else found[:0]
+        actions = np.empty(0, np.intp) if self.fixed is None else np.flatnonzero(self.fixed)
+        return actions if len(actions) <= MOST_LISTED else actions[:0]
 
     def support(self, batch: Batch) -> Support | None:
-        need_actions("Tabular", self.n_actions, batch)
+        self._check(batch)
         a = self._listed
-        if len(a) == 0:
+        if self.fixed is None or len(a) == 0:
             return None
         shape = (len(batch), len(a))
-        p = self.table[a].astype(np.float64, copy=False)
-        return Support(np.broadcast_to(a, shape), np.broadcast_to(p, shape), np.zeros(len(batch)))
+        return Support(np.broadcast_to(a, shape), np.broadcast_to(self.fixed[a], shape), np.zeros(len(batch)))
 
     def probability_of(self, batch: Batch, actions: Ints) -> Floats:
-        need_actions("Tabular", self.n_actions, batch)
-        if self.table.ndim == 1:
-            return _entries(self.table[None, :], actions.reshape(1, -1)).reshape(actions.shape)
-        need_rows("Tabular", len(self.table), batch)
-        entries = self.table[batch.row_numbers[:, None], np.maximum(actions, 0)]
-        return np.where(actions >= 0, entries, 0.0).astype(np.float64, copy=False)
+        self._check(batch)
+        if self.fixed is not None:
+            return _entries(self.fixed[None, :], actions.reshape(1, -1)).reshape(actions.shape)
+        return row_entries(self.table, batch, actions)
 
 
 @final
@@ -298,10 +275,15 @@ class LoggedOnly(Policy):
         p = np.asarray(self.logged, dtype=np.float64)
         if p.ndim != 1:
             raise PolicyError(f"LoggedOnly needs one probability per row; got shape {p.shape}.")
-        bad = ~((p >= 0) & (p <= 1))
-        if bad.any():
-            raise PolicyError(f"LoggedOnly: a probability must be in [0, 1]; {first_bad(bad, p)}.")
-        object.__setattr__(self, "logged", frozen(p))
+        refuse_rows(~((p >= 0) & (p <= 1)), p, "LoggedOnly: a probability must be in [0, 1]")
+        settle(self, logged=frozen(p))
+
+    @staticmethod
+    def trusting(logged: Floats) -> LoggedOnly:
+        """From probabilities that are known to be in [0, 1], without a copy."""
+        policy = object.__new__(LoggedOnly)
+        settle(policy, logged=logged)
+        return policy
 
     def __repr__(self) -> str:
         return f"LoggedOnly({len(np.asarray(self.logged))} rows)"

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 
 from cael.common.cores import threads
 from cael.common.types import Floats, Ints
 from cael.errors import InputError
-from cael.log.logged import BATCH_BYTES, Batch, LoggedData
+from cael.log.logged import BATCH_BYTES, Batch, LoggedData, chunks
 from cael.policies.policy import probabilities
 
 GRADIENT_TOLERANCE = 1e-6
@@ -27,51 +27,34 @@ IDLE = 1e-9
 """Directions of the features that can change no logit by more than this are left out."""
 
 
-class Features(Protocol):
-    """Inputs (n, p) of the regression: an array, or anything that makes a slice of its rows when asked."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-    def __getitem__(self, rows: slice, /) -> Floats: ...
-
-
-class Design(Protocol):
-    """Products of centred and decorrelated features, z = (features - mean) A, and their sums over rows."""
-
-    def product(self, table: Floats) -> Callable[[slice], Floats]:
-        """A function of rows: z (b, p) times a table (p, c)."""
-
-    def room(self, c: int) -> Floats:
-        """Zeros for what `add` adds up."""
-
-    def add(self, room: Floats, rows: slice, post: Floats) -> None:
-        """Add what gives the sums of z times post (b, c)."""
-
-    def gathered(self, room: Floats) -> Floats:
-        """z' post over all rows that were added, (p, c)."""
+Features: TypeAlias = "Floats | RowFeatures"
+"""Inputs (n, p) of the regression."""
 
 
 @final
 @dataclass(frozen=True)
 class Dense:
-    """Row by row."""
+    """Products of centred and decorrelated features, z = (features - mean) A, and their sums over rows; row by row."""
 
     features: Features
     mean: Floats
     A: Floats
 
     def product(self, table: Floats) -> Callable[[slice], Floats]:
+        """A function of rows: z (b, p) times a table (p, c)."""
         weights = self.A @ table
         return lambda rows: (self.features[rows] - self.mean) @ weights
 
     def room(self, c: int) -> Floats:
+        """Zeros for what `add` adds up."""
         return np.zeros((self.features.shape[1], c))
 
     def add(self, room: Floats, rows: slice, post: Floats) -> None:
+        """Add what gives the sums of z times post (b, c)."""
         room += (self.features[rows] - self.mean).T @ post
 
     def gathered(self, room: Floats) -> Floats:
+        """z' post over all rows that were added, (p, c)."""
         return self.A.T @ room
 
 
@@ -94,7 +77,7 @@ class RowFeatures:
     def take(self, rows: Ints) -> RowFeatures:
         return RowFeatures(self.contexts[rows], self.table, self.code[rows])
 
-    def design(self, mean: Floats, A: Floats) -> Design:
+    def design(self, mean: Floats, A: Floats) -> Dense | Tabled:
         """By lines of the table where that is less work and takes little more room, else by rows."""
         seen, code = np.unique(self.code, return_inverse=True)
         (n, p), d = self.shape, self.contexts.shape[1]
@@ -106,7 +89,7 @@ class RowFeatures:
 @final
 @dataclass(frozen=True)
 class Tabled:
-    """z = contexts A + lines[code]: products are made once for all rows that share a line (m, p) of the table.
+    """As `Dense`, z = contexts A + lines[code]: products are made once for all rows that share a line (m, p).
 
     adding: for each block of rows that was asked for, the lines that occur there, and the matrix of zeros and ones that
     adds its rows up by line.
@@ -182,9 +165,9 @@ def fit_softmax(log: LoggedData, features: Features, *, C: float, offset: bool, 
     options = {"maxiter": max_iter, "gtol": GRADIENT_TOLERANCE, "ftol": 1e-11, "maxcor": 5}
     # The cores work on groups of blocks; BLAS threads on top would spin.
     with threadpool_limits(1, user_api="blas"), _pool(len(fun.groups)) as fun.map:
-        found = minimize(fun, np.zeros(fun.shape[0] * fun.shape[1]), jac=True, method="L-BFGS-B", options=options)
-    weights, intercept = fun.coefficients(found.x)
-    return SoftmaxPosterior(classes, weights, intercept, offset, bool(found.status != 1))
+        optimum = minimize(fun, np.zeros(fun.shape[0] * fun.shape[1]), jac=True, method="L-BFGS-B", options=options)
+    weights, intercept = fun.coefficients(optimum.x)
+    return SoftmaxPosterior(classes, weights, intercept, offset, bool(optimum.status != 1))
 
 
 @contextmanager
@@ -208,9 +191,7 @@ class _Likelihood:
     def __init__(self, log: LoggedData, features: Features, label: Ints, c: int, C: float, offset: bool) -> None:
         self.log, self.label, self.offset, self.n = log, label, offset, len(log)
         self.map: Callable[..., Iterable[Any]] = map
-        blocks = list(log.batches(width=c, bytes_each=BATCH_BYTES // 4))
-        ends = np.cumsum([len(batch) for batch in blocks])
-        parts = [(slice(end - len(batch), end), batch) for batch, end in zip(blocks, ends, strict=True)]
+        parts = [(rows, log.whole.part(rows)) for rows in chunks(len(log), c, BATCH_BYTES // 4)]
         # A fixed number of groups, each summed in order: the result does not depend on the number of cores.
         self.groups = [parts[g::GROUPS] for g in range(min(GROUPS, len(parts)))]
         self.raw = features
@@ -229,7 +210,7 @@ class _Likelihood:
         self.A = vectors / np.sqrt(curvature)
         self.penalty = (strength / curvature)[:, None]  # |W|^2 = |A V|^2, and A'A is diagonal
         plain = Dense(features, self.mean, self.A)
-        self.design: Design = features.design(self.mean, self.A) if isinstance(features, RowFeatures) else plain
+        self.design = features.design(self.mean, self.A) if isinstance(features, RowFeatures) else plain
         sums = np.zeros((features.shape[1] + 1, c))
         for part, _ in parts:
             sums += _class_sums(self._centred(part), label[part], c)
@@ -248,12 +229,13 @@ class _Likelihood:
         """Loss and gradient."""
         table = flat.reshape(self.shape)
         product = self.design.product(table[:-1])
-        found = list(self.map(lambda group: self._group(group, product, table[-1]), self.groups))
-        sums = self.design.gathered(np.sum([each[1] for each in found], axis=0))
-        gradient = np.vstack([sums, np.sum([each[2] for each in found], axis=0)]) / self.n - self.observed
+        groups = self.map(lambda group: self._group(group, product, table[-1]), self.groups)
+        losses, sums, counts = zip(*groups, strict=True)
+        by_class = self.design.gathered(np.sum(sums, axis=0))
+        gradient = np.vstack([by_class, np.sum(counts, axis=0)]) / self.n - self.observed
         pull = self.penalty * table[:-1]
         gradient[:-1] += pull
-        return sum(each[0] for each in found) / self.n + 0.5 * float((pull * table[:-1]).sum()), gradient.ravel()
+        return sum(losses) / self.n + 0.5 * float((pull * table[:-1]).sum()), gradient.ravel()
 
     def _group(
         self, group: list[tuple[slice, Batch]], product: Callable[[slice], Floats], intercept: Floats

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 import numpy as np
 
 from cael.common.types import Array, Floats, Ints, frozen
-from cael.errors import InputError, PolicyError, positive_int
+from cael.errors import InputError, positive_int
+from cael.log.keys import fold_of_each
+from cael.log.logged import LoggedData, chunks
 from cael.policies.gate import need_actions, need_rows
 from cael.policies.policy import Policy
+from cael.policies.scored import softmax
 
 if TYPE_CHECKING:
-    from cael.log.logged import Batch, LoggedData
+    from cael.log.logged import Batch
 
 TRAINING_CELLS = 2 * 10**7
 """Each fold is trained on at most so many rows times actions."""
@@ -59,8 +62,8 @@ class EstimatedLogging(Policy):
         fold, log_f = self._fold[batch.rows], np.log(self._frequencies)
         logits = np.empty((len(batch), self.n_actions))
         for number, part in enumerate(self._parts):
-            mine = fold == number
-            logits[mine] = _log_model(part, batch.contexts[mine])
+            rows = fold == number
+            logits[rows] = _log_model(part, batch.contexts[rows])
         return _pulled(logits, log_f, self.strength)
 
 
@@ -82,7 +85,7 @@ def estimate_logging(log: LoggedData, *, folds: int = FOLDS, C: float = 1.0, see
     positive_int("folds", folds, least=2)
     if not (np.isfinite(C) and C > 0):
         raise InputError(f"C must be a positive number; got {C!r}.")
-    return estimated(log, log.folds(min(folds, _groups(log)), seed), C, seed)
+    return estimated(log, log.folds(min(folds, log.groups), seed), C, seed)
 
 
 def estimated(
@@ -95,9 +98,7 @@ def estimated(
     """
     of_all = np.bincount(log.actions, minlength=log.n_actions) if counts is None else counts
     frequencies = _frequencies(of_all)
-    fold = np.empty(len(log), dtype=np.intp)
-    for number, rows in enumerate(held_out):
-        fold[rows] = number
+    fold = fold_of_each(held_out, len(log))
     most = max(2000, TRAINING_CELLS // log.n_actions)
     rng = np.random.default_rng(seed)
     parts, trained_on = [], 0
@@ -108,8 +109,8 @@ def estimated(
         trained_on = len(others)
         weights, intercept = _trained(log.take(others), frequencies, C)
         if counts is not None:
-            own = np.bincount(log.actions[others], minlength=log.n_actions) / len(others)
-            intercept = intercept + np.log(np.divide(frequencies, own, out=np.ones(len(own)), where=own > 0))
+            shares = np.bincount(log.actions[others], minlength=log.n_actions) / len(others)
+            intercept = intercept + np.log(np.divide(frequencies, shares, out=np.ones(len(shares)), where=shares > 0))
         parts.append((weights, intercept))
     strength, losses = _calibrated(log, tuple(parts), fold, frequencies)
     return EstimatedLogging(
@@ -122,10 +123,6 @@ def _frequencies(counts: Array) -> Floats:
     return (counts + 0.5) / (counts.sum() + 0.5 * len(counts))
 
 
-def _groups(log: LoggedData) -> int:
-    return len(log) if log.clusters is None else len(np.unique(log.clusters))
-
-
 def _trained(log: LoggedData, frequencies: Floats, C: float) -> tuple[Floats, Floats]:
     """Weights (d, k) and intercept (k,) of log m(a|x) up to a constant; actions not in these rows keep frequencies."""
     from cael.policies.posterior import fit_softmax
@@ -135,13 +132,13 @@ def _trained(log: LoggedData, frequencies: Floats, C: float) -> tuple[Floats, Fl
         return np.zeros((d, k)), np.log(frequencies)
     mean, scale = log.contexts.mean(axis=0), log.contexts.std(axis=0)
     scale[scale <= 1e-12 * np.maximum(1.0, np.abs(mean))] = 1.0
-    found = fit_softmax(log, (log.contexts - mean) / scale, C=C, offset=False, max_iter=200)
+    model = fit_softmax(log, (log.contexts - mean) / scale, C=C, offset=False, max_iter=200)
     weights, intercept = np.zeros((d, k)), np.log(frequencies)
     # An unseen action has the mean logit of the seen ones, shifted by its log frequency relative to theirs.
-    level = found.intercept.mean() - np.log(frequencies[found.classes]).mean()
+    level = model.intercept.mean() - np.log(frequencies[model.classes]).mean()
     intercept += level
-    weights[:, found.classes] = found.weights / scale[:, None]
-    intercept[found.classes] = found.intercept - mean @ weights[:, found.classes]
+    weights[:, model.classes] = model.weights / scale[:, None]
+    intercept[model.classes] = model.intercept - mean @ weights[:, model.classes]
     return weights, intercept
 
 
@@ -153,10 +150,7 @@ def _log_model(part: tuple[Floats, Floats], contexts: Floats) -> Floats:
 
 
 def _pulled(log_m: Floats, log_f: Floats, strength: float) -> Floats:
-    logits = log_f + strength * (log_m - log_f)
-    logits -= logits.max(axis=1, keepdims=True)
-    p = np.exp(logits)
-    return p / p.sum(axis=1, keepdims=True)
+    return softmax(log_f + strength * (log_m - log_f))
 
 
 def _calibrated(
@@ -165,37 +159,29 @@ def _calibrated(
     """The strength of maximal held-out likelihood, which is concave in it, and the two losses."""
     from scipy.optimize import minimize_scalar
 
-    rows = np.arange(len(log))
     most = max(2000, TRAINING_CELLS // log.n_actions)
-    if len(rows) > most:
-        rows = rows[:: len(rows) // most + 1]
+    thinned = slice(None, None, len(log) // most + 1 if len(log) > most else 1)
     log_f = np.log(frequencies)
-    contexts, actions, of = log.contexts[rows], log.actions[rows], fold[rows]
+    contexts, actions, of = log.contexts[thinned], log.actions[thinned], fold[thinned]
 
     def loss(strength: float) -> float:
         total = 0.0
         for number, part in enumerate(parts):
-            mine = np.flatnonzero(of == number)
-            for some in _blocks(mine, log.n_actions):
-                p = _pulled(_log_model(part, contexts[some]), log_f, strength)
-                total -= float(np.log(np.maximum(p[np.arange(len(some)), actions[some]], 1e-300)).sum())
-        return total / len(rows)
+            held_out = np.flatnonzero(of == number)
+            for block in chunks(len(held_out), log.n_actions):
+                rows = held_out[block]
+                p = _pulled(_log_model(part, contexts[rows]), log_f, strength)
+                total -= float(np.log(np.maximum(p[np.arange(len(rows)), actions[rows]], 1e-300)).sum())
+        return total / len(actions)
 
     if log.contexts.shape[1] == 0:
         return 0.0, (loss(0.0), loss(0.0))
-    found: Any = minimize_scalar(loss, bounds=(0.0, 2.0), method="bounded", options={"xatol": 1e-3})
-    return float(found.x), (float(found.fun), loss(0.0))
+    optimum: Any = minimize_scalar(loss, bounds=(0.0, 2.0), method="bounded", options={"xatol": 1e-3})
+    return float(optimum.x), (float(optimum.fun), loss(0.0))
 
 
-def _blocks(rows: Array, k: int, cells: int = 2**19) -> list[Array]:
-    size = max(1, cells // k)
-    return [rows[at : at + size] for at in range(0, len(rows), size)]
-
-
-def warning(found: EstimatedLogging, d: int) -> str:
-    """What a user must know who sees numbers made with an estimated logging policy."""
-    if not isinstance(found, EstimatedLogging):
-        raise PolicyError(f"expected an EstimatedLogging; got {found!r}.")
+def warning(policy: EstimatedLogging, d: int) -> str:
+    """What a user must know who sees numbers made with an estimated logging policy. d: numbers of a context."""
     source = (
         f"from the {d} context numbers" if d else "from the frequencies of the actions alone (there are no contexts)"
     )

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cael.common.types import Array, Floats, Ints, frozen
+from cael.common.types import Floats, Ints, frozen, settle
 from cael.errors import PolicyError
 from cael.policies.gate import need_actions, need_rows
 from cael.policies.policy import Policy
@@ -23,9 +22,18 @@ Scores: TypeAlias = ArrayLike | Callable[[Floats], ArrayLike]
 """Scores of the actions: (k,), row-aligned (n, k), or a function of contexts (b, d) -> (b, k)."""
 
 
-def _frozen_scores(scores: Scores, name: str) -> Array | Callable[[Floats], ArrayLike]:
+def softmax(logits: Floats) -> Floats:
+    """exp(logits), normalised over the last axis; overwrites its argument."""
+    logits -= logits.max(axis=-1, keepdims=True)
+    p = np.exp(logits, out=logits)
+    p /= p.sum(axis=-1, keepdims=True)
+    return p
+
+
+def settle_scores(policy: Policy, scores: Scores, name: str) -> None:
+    """Check the scores of a policy while it is made, and freeze them."""
     if callable(scores):
-        return scores
+        return
     s = np.asarray(scores, dtype=np.float64)
     if s.ndim not in (1, 2) or s.size == 0:
         raise PolicyError(f"{name} scores must have shape (k,) or (n, k), or be a function; got {s.shape}.")
@@ -33,7 +41,7 @@ def _frozen_scores(scores: Scores, name: str) -> Array | Callable[[Floats], Arra
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(s))[0])
         what = f"action {where[0]}" if s.ndim == 1 else f"row {where[0]}, action {where[1]}"
         raise PolicyError(f"{name} scores must be finite; {what} has {s[where]}.")
-    return frozen(s)
+    settle(policy, scores=frozen(s), n_actions=s.shape[-1])
 
 
 def _scores_of(scores: Any, batch: Batch, name: str) -> Floats:
@@ -51,10 +59,6 @@ def _scores_of(scores: Any, batch: Batch, name: str) -> Floats:
         return np.broadcast_to(scores, (len(batch), len(scores)))
     need_rows(name, len(scores), batch)
     return scores[batch.rows]
-
-
-def _scores_actions(scores: Any) -> int | None:
-    return None if callable(scores) else int(scores.shape[-1])
 
 
 def _shown(scores: Any) -> str:
@@ -77,28 +81,15 @@ class Softmax(Policy):
     def __post_init__(self) -> None:
         if not (np.isfinite(self.temperature) and self.temperature > 0):
             raise PolicyError(f"temperature must be a positive number; got {self.temperature!r}.")
-        object.__setattr__(self, "scores", _frozen_scores(self.scores, "Softmax"))
+        settle_scores(self, self.scores, "Softmax")
+        if not callable(self.scores) and self.scores.ndim == 1:
+            settle(self, fixed=softmax(self.scores / self.temperature))
 
     def __repr__(self) -> str:
         return f"Softmax({_shown(self.scores)}, temperature={self.temperature:g})"
 
-    @property
-    def n_actions(self) -> int | None:  # type: ignore[override]
-        return _scores_actions(self.scores)
-
     def probabilities(self, batch: Batch) -> Floats:
-        logits = _scores_of(self.scores, batch, "Softmax") / self.temperature
-        logits -= logits.max(axis=1, keepdims=True)
-        p = np.exp(logits, out=logits)
-        p /= p.sum(axis=1, keepdims=True)
-        return p
-
-    @cached_property
-    def fixed(self) -> Floats | None:
-        if callable(self.scores) or self.scores.ndim == 2:
-            return None
-        p = np.exp((self.scores - self.scores.max()) / self.temperature)
-        return p / p.sum()
+        return softmax(_scores_of(self.scores, batch, "Softmax") / self.temperature)
 
 
 @final
@@ -117,18 +108,11 @@ class EpsilonGreedy(Policy):
     def __post_init__(self) -> None:
         if not 0 <= self.epsilon <= 1:
             raise PolicyError(f"epsilon must be in [0, 1]; got {self.epsilon!r}.")
-        object.__setattr__(self, "scores", _frozen_scores(self.scores, "EpsilonGreedy"))
+        settle_scores(self, self.scores, "EpsilonGreedy")
+        settle(self, least=None if self.n_actions is None else self.epsilon / self.n_actions)
 
     def __repr__(self) -> str:
         return f"EpsilonGreedy({_shown(self.scores)}, epsilon={self.epsilon:g})"
-
-    @property
-    def n_actions(self) -> int | None:  # type: ignore[override]
-        return _scores_actions(self.scores)
-
-    @property
-    def least(self) -> float | None:  # type: ignore[override]
-        return None if self.n_actions is None else self.epsilon / self.n_actions
 
     def greedy(self, batch: Batch) -> Ints:
         """The best-scored action of each row, shape (b,)."""
@@ -139,14 +123,12 @@ class EpsilonGreedy(Policy):
         return best
 
     def support(self, batch: Batch) -> Support:
-        each = self.epsilon / batch.n_actions
-        listed = np.full((len(batch), 1), 1 - self.epsilon + each)
-        return Support(self.greedy(batch)[:, None], listed, np.full(len(batch), each))
+        rest = self.epsilon / batch.n_actions
+        best = np.full((len(batch), 1), 1 - self.epsilon + rest)
+        return Support(self.greedy(batch)[:, None], best, np.full(len(batch), rest))
 
     def probabilities(self, batch: Batch) -> Floats:
-        p = np.full((len(batch), batch.n_actions), self.epsilon / batch.n_actions)
-        p[np.arange(len(batch)), self.greedy(batch)] += 1 - self.epsilon
-        return p
+        return self.support(batch).table(batch.n_actions)
 
     def logged_probability(self, batch: Batch) -> Floats:
         return self.epsilon / batch.n_actions + (1 - self.epsilon) * (self.greedy(batch) == batch.actions)

@@ -26,11 +26,22 @@ class Support:
 
     def probability_of(self, actions: Ints) -> Floats:
         """Probabilities (b, q) of actions (b, q)."""
-        found = np.repeat(self.rest[:, None], actions.shape[1], axis=1)
+        p = np.repeat(self.rest[:, None], actions.shape[1], axis=1)
         for j in range(self.actions.shape[1]):
-            found = np.where(actions == self.actions[:, j : j + 1], self.probabilities[:, j : j + 1], found)
-        found[actions < 0] = 0.0
-        return found
+            p = np.where(actions == self.actions[:, j : j + 1], self.probabilities[:, j : j + 1], p)
+        p[actions < 0] = 0.0
+        return p
+
+    def table(self, n_actions: int) -> Floats:
+        """Probabilities (b, k) of all actions."""
+        p = np.repeat(self.rest[:, None], n_actions, axis=1)
+        row, place = np.nonzero(self.actions >= 0)
+        p[row, self.actions[row, place]] = self.probabilities[row, place]
+        return p
+
+    def others(self, n_actions: int) -> Ints:
+        """(b,) how many actions are not listed."""
+        return n_actions - (self.actions >= 0).sum(axis=1)
 
     def excess(self) -> Floats:
         """(b, m) by how much a listed action has more than the rest; 0 in an empty place."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 
-from cael.common.types import Array, Floats, frozen
-from cael.errors import PolicyError, choose, first_bad
-from cael.policies.gate import SUM_ATOL, need_actions, need_rows
+from cael.common.types import Array, Floats, frozen, settle
+from cael.errors import PolicyError, choose, refuse_rows
+from cael.policies.gate import SUM_ATOL, check_listed, need_actions, need_rows
 from cael.policies.policy import Policy
 from cael.policies.support import Support
 
@@ -44,30 +44,25 @@ class TopK(Policy):
             raise PolicyError(
                 f"TopK needs whole-number actions and probabilities of one shape (n, m); got {a.shape}, {p.shape}."
             )
-        _check_listed(a, p, self.n_actions)
+        check_listed(a, self.n_actions, "TopK")
+        bad = ((a >= 0) & ~((p >= 0) & (p <= 1 + SUM_ATOL))).any(axis=1)
+        refuse_rows(bad, p, "TopK probabilities must be in [0, 1]")
         p[a < 0] = 0.0
-        p, each = _settle_rest(a, p, self.n_actions, self.rest)
-        object.__setattr__(self, "actions", frozen(a.astype(np.intp)))
-        object.__setattr__(self, "listed", frozen(p))
-        object.__setattr__(self, "rest_each", frozen(each))
+        p, rest_each = _settle_rest(a, p, self.n_actions, self.rest)
+        settle(self, actions=frozen(a.astype(np.intp)), listed=frozen(p), rest_each=frozen(rest_each))
 
     def __repr__(self) -> str:
         n, m = self.actions.shape
         return f"TopK({n} rows, {m} listed of {self.n_actions}, rest={self.rest!r})"
 
     def probabilities(self, batch: Batch) -> Floats:
-        self._check(batch)
-        a, p = self.actions[batch.rows], self.listed[batch.rows]
-        table = np.repeat(self.rest_each[batch.rows][:, None], self.n_actions, axis=1)
-        row, place = np.nonzero(a >= 0)
-        table[row, a[row, place]] = p[row, place]
-        return table
+        return self.support(batch).table(self.n_actions)
 
     def logged_probability(self, batch: Batch) -> Floats:
         self._check(batch)
         hit = self.actions[batch.rows] == batch.actions[:, None]
-        found = np.where(hit, self.listed[batch.rows], 0.0).sum(axis=1)
-        return np.where(hit.any(axis=1), found, self.rest_each[batch.rows])
+        listed = np.where(hit, self.listed[batch.rows], 0.0).sum(axis=1)
+        return np.where(hit.any(axis=1), listed, self.rest_each[batch.rows])
 
     def support(self, batch: Batch) -> Support:
         self._check(batch)
@@ -78,41 +73,23 @@ class TopK(Policy):
         need_rows("TopK", len(self.actions), batch)
 
 
-def _check_listed(a: Array, p: Floats, k: int) -> None:
-    rows = np.arange(len(a))
-    bad = ((a < -1) | (a >= k)).any(axis=1)
-    if bad.any():
-        raise PolicyError(f"TopK actions must be in 0..{k - 1}, or -1 for empty; {first_bad(bad, a, rows)}.")
-    bad = ((a >= 0) & ~((p >= 0) & (p <= 1 + SUM_ATOL))).any(axis=1)
-    if bad.any():
-        raise PolicyError(f"TopK probabilities must be in [0, 1]; {first_bad(bad, p, rows)}.")
-    ordered = np.sort(a, axis=1)
-    bad = ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any(axis=1)
-    if bad.any():
-        raise PolicyError(f"TopK: an action is listed twice; {first_bad(bad, a, rows)}.")
-
-
 def _settle_rest(a: Array, p: Floats, k: int, rest: str) -> tuple[Floats, Floats]:
     """The listed probabilities and the probability of each unlisted action, by the rest rule."""
     total = p.sum(axis=1)
-    bad = total > 1 + SUM_ATOL
-    if bad.any():
-        raise PolicyError(f"TopK: the listed probabilities sum to more than 1; {first_bad(bad, total)}.")
+    refuse_rows(total > 1 + SUM_ATOL, total, "TopK: the listed probabilities sum to more than 1")
     left: Floats = np.clip(1 - total, 0.0, None)
     short = left > SUM_ATOL
-    if rest == "error" and short.any():
-        raise PolicyError(
-            f"TopK: the listed probabilities must sum to 1; {first_bad(short, total)}. Say what happens with the "
-            "rest: rest='uniform' spreads it over the unlisted actions, rest='renormalise' scales the list."
+    if rest == "error":
+        advice = (
+            "Say what happens with the rest: rest='uniform' spreads it over the unlisted actions, rest='renormalise' "
+            "scales the list."
         )
+        refuse_rows(short, total, "TopK: the listed probabilities must sum to 1", advice)
     if rest == "renormalise":
-        if (total <= 0).any():
-            raise PolicyError(f"TopK: cannot renormalise an empty list; {first_bad(total <= 0, total)}.")
+        refuse_rows(total <= 0, total, "TopK: cannot renormalise an empty list")
         return p / total[:, None], np.zeros(len(a))
     if rest == "uniform":
         unlisted = k - (a >= 0).sum(axis=1)
-        stuck = short & (unlisted == 0)
-        if stuck.any():
-            raise PolicyError(f"TopK: no unlisted action can take the rest; {first_bad(stuck, total)}.")
+        refuse_rows(short & (unlisted == 0), total, "TopK: no unlisted action can take the rest")
         return p, np.where(unlisted > 0, left / np.maximum(unlisted, 1), 0.0)
     return p, np.zeros(len(a))

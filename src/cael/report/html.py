@@ -48,11 +48,12 @@ def render(
     needed()
     groups = _groups(segments, windows)
     page = view(evaluation, comparison, audit, groups, plan, calibration, title, settings or {}, seed)
+    overlap = None if evaluation is None else evaluation.overlap
     pictures = {
         "intervals": None if evaluation is None else charts.intervals(evaluation),
         "lifts": None if comparison is None else charts.lifts(comparison),
-        "weights": None if evaluation is None or evaluation.overlap is None else charts.weights(evaluation.overlap),
-        "support": None if evaluation is None or evaluation.overlap is None else charts.support(evaluation.overlap),
+        "weights": None if overlap is None else charts.weights(overlap),
+        "support": None if overlap is None else charts.support(overlap),
         "segments": _pictures(groups[:MOST_GROUPS]),
         "paths": [] if evaluation is None else charts.paths(evaluation),
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
@@ -12,8 +11,9 @@ import numpy as np
 
 from cael.common.version import __version__
 from cael.inference.intervals import Interval
+from cael.inference.overlap import Overlap
 from cael.judging.audits import Audit
-from cael.judging.verdict import MEANING, Check, Verdict, by_gravity
+from cael.judging.verdict import MEANING, Check, by_gravity
 from cael.results.calibration import Calibration
 from cael.results.comparison import Comparison
 from cael.results.evaluation import Evaluation
@@ -65,35 +65,10 @@ class Grid:
     note: str = ""
 
 
-@final
-@dataclass(frozen=True)
-class View:
-    """Everything a page shows, apart from its pictures."""
-
-    title: str
-    level: str
-    meaning: str
-    headline: tuple[tuple[str, str, str], ...]
-    reasons: tuple[str, ...]
-    checks: tuple[tuple[str, str, str], ...]
-    estimates: Grid | None
-    notes: tuple[str, ...]
-    policies: Grid | None
-    weights: tuple[tuple[str, str], ...]
-    actions: Grid | None
-    segments: tuple[tuple[str, str, Grid], ...]
-    more_segments: tuple[tuple[str, str], ...]
-    audit: tuple[tuple[str, str, str], ...]
-    audit_status: str
-    plan: tuple[tuple[str, ...], Grid] | None
-    calibration: tuple[str, Grid] | None
-    settings: tuple[tuple[str, str], ...]
-
-
 def short(text: object, most: int = MOST_TEXT) -> str:
     """Text of at most so many characters; strings of the data must not decide the size of a page."""
-    told = str(text)
-    return told if len(told) <= most else told[: most - 1] + "…"
+    text = str(text)
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def grid(sheet: Sheet) -> Grid:
@@ -128,56 +103,54 @@ def view(
     title: str,
     settings: Mapping[str, object],
     seed: int | None,
-) -> View:
-    """The words of a report on these results; `evaluation` or `comparison` must be there."""
-    verdict = _verdict(evaluation, comparison)
+) -> dict[str, Any]:
+    """The words of a report on these results, by the names that the template has for them.
+
+    `evaluation` or `comparison` must be there.
+    """
+    result: Any = comparison if evaluation is None else evaluation
+    verdict = result.verdict
     checks = list(verdict.checks)
     if calibration is not None and any(row.estimator == verdict.estimator for row in calibration):
         checks.append(calibration.check(verdict.estimator, verdict.thresholds))
     level = _with(verdict.level, checks)
-    return View(
-        title=short(title, 120),
-        level=level,
-        meaning=MEANING[level],
-        headline=_headline(evaluation, comparison, level),
-        reasons=tuple(each.sentence for each in by_gravity(checks) if each.status in ("warn", "fail")),
-        checks=tuple(_check(each) for each in by_gravity(checks)),
-        estimates=None if evaluation is None else grid(evaluation.sheet()),
-        notes=() if evaluation is None else tuple(short(each) for each in evaluation.doubts()),
-        policies=None if comparison is None else grid(comparison.sheet()),
-        weights=() if evaluation is None else _weights(evaluation),
-        actions=None if evaluation is None else _actions(evaluation),
-        segments=_groups(groups),
-        more_segments=_rest(groups[MOST_GROUPS:]),
-        audit=() if audit is None else tuple(_check(each) for each in by_gravity(audit.checks)),
-        audit_status="" if audit is None else audit.status,
-        plan=None if plan is None else (tuple(plan.sentences()), grid(plan.sheet())),
-        calibration=None if calibration is None else (calibration.sentence(), grid(calibration.sheet())),
-        settings=_settings(evaluation, comparison, settings, seed),
-    )
-
-
-def _verdict(evaluation: Evaluation | None, comparison: Comparison | None) -> Verdict:
-    if evaluation is not None:
-        return evaluation.verdict
-    assert comparison is not None
-    return comparison.verdict
+    overlap = None if evaluation is None else evaluation.overlap
+    return {
+        "title": short(title, 120),
+        "level": level,
+        "meaning": MEANING[level],
+        "headline": _headline(evaluation, comparison, level),
+        "reasons": [check.sentence for check in by_gravity(checks) if check.status in ("warn", "fail")],
+        "checks": _checks(checks),
+        "estimates": None if evaluation is None else grid(evaluation.sheet()),
+        "notes": [] if evaluation is None else [short(doubt) for doubt in evaluation.doubts()],
+        "policies": None if comparison is None else grid(comparison.sheet()),
+        "weights": [] if overlap is None else _weights(overlap),
+        "actions": None if overlap is None else _actions(overlap),
+        "segments": _groups(groups[:MOST_GROUPS]),
+        "more_segments": _rest(groups[MOST_GROUPS:]),
+        "audit": [] if audit is None else _checks(audit.checks),
+        "audit_status": "" if audit is None else audit.status,
+        "plan": None if plan is None else (plan.sentences(), grid(plan.sheet())),
+        "calibration": None if calibration is None else (calibration.sentence(), grid(calibration.sheet())),
+        "settings": _settings(evaluation, result, settings, seed),
+    }
 
 
 def _with(level: str, checks: Sequence[Check]) -> str:
     """The level of a verdict to which checks were added; it can only get worse."""
-    if any(each.status == "fail" for each in checks):
-        return "refuse"
-    return "caution" if level == "ok" and any(each.status == "warn" for each in checks) else level
+    statuses = {check.status for check in checks}
+    return "refuse" if "fail" in statuses else "caution" if level == "ok" and "warn" in statuses else level
 
 
-def _check(each: Check) -> tuple[str, str, str]:
-    return TITLES.get(each.name, each.name.replace("_", " ").capitalize()), each.status, each.sentence
+def _checks(checks: Sequence[Check]) -> list[tuple[str, str, str]]:
+    return [
+        (TITLES.get(check.name, check.name.replace("_", " ").capitalize()), check.status, check.sentence)
+        for check in by_gravity(checks)
+    ]
 
 
-def _headline(
-    evaluation: Evaluation | None, comparison: Comparison | None, trust: str
-) -> tuple[tuple[str, str, str], ...]:
+def _headline(evaluation: Evaluation | None, comparison: Comparison | None, trust: str) -> list[tuple[str, str, str]]:
     """(label, number, small print) for the top of the page; what is refused is not called better or worse."""
     if evaluation is not None:
         best, base, lift = evaluation.best, evaluation.baseline, evaluation.lift
@@ -195,88 +168,82 @@ def _headline(
     how = "; adjusted by a control variate for the random choice of logged actions" if adjusted else ""
     relative = "" if share is None else f" ({share:+.1%})"
     direction = "not to be relied on" if trust == "refuse" else direction
-    return (
+    return [
         ("Value of the new policy", number(best.value), small),
         ("Value of the old policy", number(base.value), f"mean logged reward of {base.n:,} rows"),
         (label, signed(lift.value) + relative, f"{kind} {_ends('lift', gain)}: {direction}{how}"),
-    )
+    ]
 
 
 def _ends(kind: str, interval: Interval) -> str:
     return f"{text_of(kind, interval.low)} to {text_of(kind, interval.high)}"
 
 
-def _weights(evaluation: Evaluation) -> tuple[tuple[str, str], ...]:
-    found = evaluation.overlap
-    if found is None:
-        return ()
+def _weights(overlap: Overlap) -> list[tuple[str, str]]:
     rows = [
-        ("Rows", f"{found.n:,}"),
-        ("Worth after weighting", f"{found.effective_rows:,.0f} rows ({found.effective_rows / found.n:.1%})"),
-        ("Mean weight (should be 1)", f"{found.mean_weight:.3f}"),
-        ("Largest weight", number(found.max_weight)),
-        ("Rows with weight 0", f"{found.zero_share:.1%}"),
-        ("Weight on the heaviest row", f"{found.largest_share:.1%}"),
-        ("Weight on the heaviest 1% of rows", f"{found.top_share:.1%}"),
-        ("Actions without a row", f"{found.never_logged:,} of {found.n_actions:,}"),
+        ("Rows", f"{overlap.n:,}"),
+        ("Worth after weighting", f"{overlap.effective_rows:,.0f} rows ({overlap.effective_rows / overlap.n:.1%})"),
+        ("Mean weight (should be 1)", f"{overlap.mean_weight:.3f}"),
+        ("Largest weight", number(overlap.max_weight)),
+        ("Rows with weight 0", f"{overlap.zero_share:.1%}"),
+        ("Weight on the heaviest row", f"{overlap.largest_share:.1%}"),
+        ("Weight on the heaviest 1% of rows", f"{overlap.top_share:.1%}"),
+        ("Actions without a row", f"{overlap.never_logged:,} of {overlap.n_actions:,}"),
     ]
-    if found.never_logged_mass is not None:
-        rows.append(("Target probability of them", f"{found.never_logged_mass:.1%}"))
-    return tuple(rows)
+    if overlap.never_logged_mass is not None:
+        rows.append(("Target probability of them", f"{overlap.never_logged_mass:.1%}"))
+    return rows
 
 
-def _actions(evaluation: Evaluation) -> Grid | None:
-    found = evaluation.overlap
-    if found is None:
-        return None
+def _actions(overlap: Overlap) -> Grid:
     columns = (
         Column("action"), Column("rows", "count"), Column("expected rows", "count"), Column("old share", "share"),
         Column("new share", "share"),
     )  # fmt: skip
     rows = tuple(
-        (short(each.label, 60) or str(each.action), each.logged, each.expected, each.logged / found.n, each.target)
-        for each in found.actions
+        (short(each.label, 60) or str(each.action), each.logged, each.expected, each.logged / overlap.n, each.target)
+        for each in overlap.actions
     )
     return grid(Sheet("actions", columns, rows))
 
 
-def _groups(groups: Sequence[tuple[str, Segments]]) -> tuple[tuple[str, str, Grid], ...]:
-    shown = groups[:MOST_GROUPS]
-    most = room(len(shown))[1] if shown else 0
-    return tuple((f"By {short(name, 60)}", each.sentence(), _segments(name, each, most)) for name, each in shown)
+def _groups(groups: Sequence[tuple[str, Segments]]) -> list[tuple[str, str, Grid]]:
+    most = room(len(groups))[1] if groups else 0
+    return [(f"By {short(name, 60)}", each.sentence(), _segments(name, each, most)) for name, each in groups]
 
 
-def _rest(groups: Sequence[tuple[str, Segments]]) -> tuple[tuple[str, str], ...]:
-    told = [(f"By {short(name, 60)}", each.sentence()) for name, each in groups[:MOST_SENTENCES]]
-    if len(groups) > MOST_SENTENCES:
-        told.append(("", f"{len(groups) - MOST_SENTENCES:,} more segment columns are not shown."))
-    return tuple(told)
+def _rest(groups: Sequence[tuple[str, Segments]]) -> list[tuple[str, str]]:
+    sentences = [(f"By {short(name, 60)}", each.sentence()) for name, each in groups[:MOST_SENTENCES]]
+    more = len(groups) - MOST_SENTENCES
+    return [*sentences, *([("", f"{more:,} more segment columns are not shown.")] if more > 0 else [])]
 
 
-def _segments(name: str, found: Segments, most: int) -> Grid:
+def _segments(name: str, segments: Segments, most: int) -> Grid:
     """The segments at both ends of the list, where they are too many: the worst matter as much as the best."""
-    sheet = found.sheet()
+    sheet = segments.sheet()
     columns = (replace(sheet.columns[0], head=short(name, 30)), *sheet.columns[1:])
     rows, styles = (tuple(ends(each, most)) for each in (sheet.rows, sheet.styles))
     hidden = len(sheet.rows) - len(rows)
-    note = f"{hidden:,} {found.kind}s between these are not shown." if hidden else ""
+    note = f"{hidden:,} {segments.kind}s between these are not shown." if hidden else ""
     return replace(grid(replace(sheet, columns=columns, rows=rows, styles=styles)), note=note)
 
 
 def _settings(
-    evaluation: Evaluation | None, comparison: Comparison | None, settings: Mapping[str, object], seed: int | None
-) -> tuple[tuple[str, str], ...]:
-    rows: list[tuple[str, Any]] = []
+    evaluation: Evaluation | None, result: Evaluation | Comparison, settings: Mapping[str, object], seed: int | None
+) -> list[tuple[str, str]]:
+    rows: dict[str, object] = {"level": level_text(result.level)}
     if evaluation is not None:
-        rows += [("log", evaluation.log), ("policy", evaluation.policy), ("headline estimator", evaluation.headline)]
-        rows += [("level", level_text(evaluation.level)), ("data hash (SHA-256)", evaluation.fingerprint)]
-    elif comparison is not None:
-        rows += [("level", level_text(comparison.level)), ("simultaneous factor", f"{comparison.factor:.3f}")]
-        rows += [("data hash (SHA-256)", comparison.baseline.fingerprint)]
-    moved = _verdict(evaluation, comparison).thresholds.changed()
-    rows += [("thresholds", "; ".join(f"{name} {limit}" for name, limit in moved.items()))] if moved else []
-    rows += list(settings.items())
-    rows += [("seed", "the defaults of the estimators" if seed is None else seed), ("cael", __version__)]
-    rows += [("numpy", np.__version__), ("Python", ".".join(map(str, sys.version_info[:3])))]
-    rows += [("system", f"{platform.system()} {platform.machine()}")]
-    return tuple((short(name, 60), short(value)) for name, value in rows)
+        first = {"log": evaluation.log, "policy": evaluation.policy, "headline estimator": evaluation.headline}
+        rows = {**first, **rows, "data hash (SHA-256)": evaluation.fingerprint}
+    elif isinstance(result, Comparison):
+        rows |= {"simultaneous factor": f"{result.factor:.3f}", "data hash (SHA-256)": result.baseline.fingerprint}
+    moved = result.verdict.thresholds.changed()
+    rows |= {"thresholds": "; ".join(f"{name} {limit}" for name, limit in moved.items())} if moved else {}
+    last = {
+        "seed": "the defaults of the estimators" if seed is None else seed,
+        "cael": __version__,
+        "numpy": np.__version__,
+        "Python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+    return [(short(name, 60), short(value)) for name, value in (*rows.items(), *settings.items(), *last.items())]

@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from cael.common.types import Floats
-from cael.engine.asking import NEEDS, ask
+from cael.engine.asking import ask, lacking
 from cael.engine.learning import in_memory
-from cael.errors import InputError, NeedsError, positive_int
+from cael.errors import NeedsError, positive_int
 from cael.estimators import Estimator
-from cael.estimators.problem import Problem
 from cael.inference import intervals as inference
+from cael.inference.estimate import Estimate
 from cael.judging.thresholds import DEFAULT, Thresholds
 from cael.judging.verdict import Check
 from cael.log.held import Held
@@ -24,11 +24,8 @@ from cael.log.logged import Batch, LoggedData
 from cael.log.scanned import ScannedLog
 from cael.outcomes.ridge import Ridge
 from cael.policies.policy import Policy, probabilities
-from cael.results.evaluate import panel, refuse_constant_rewards
-from cael.results.sheet import Column, Note, Sheet
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
+from cael.results.evaluate import only_estimators, panel, refuse_constant_rewards
+from cael.results.sheet import Column, Note, Sheet, Shown, named
 
 Reward: TypeAlias = Callable[[Batch], Floats]
 KINDS = ("additive", "interaction", "target", "fitted")
@@ -61,7 +58,7 @@ class CalibrationRow:
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class Calibration:
+class Calibration(Shown):
     """Estimators ranked on this log's own contexts, actions and propensities, the smallest error first.
 
     rows: one per estimator. kinds: of planted rewards. repeats: for each kind. n: rows of each planted log. level: of
@@ -81,10 +78,7 @@ class Calibration:
         return iter(self.rows)
 
     def __getitem__(self, name: str) -> CalibrationRow:
-        for row in self.rows:
-            if row.estimator == name:
-                return row
-        raise KeyError(f"no estimator named {name!r}; there are: {', '.join(row.estimator for row in self.rows)}")
+        return named("estimator", {row.estimator: row for row in self.rows}, name)
 
     @property
     def best(self) -> str:
@@ -96,11 +90,11 @@ class Calibration:
         row, limits = self[name], self.thresholds if thresholds is None else thresholds
         error = math.sqrt(self.level * (1 - self.level) / (self.repeats * len(self.kinds)))
         status = limits.status("coverage", (self.level - row.coverage) / error)
-        told = (
+        message = (
             f"On planted rewards, {self.level:.0%} intervals of {name} held the truth {row.coverage:.0%} of the time "
             f"(± {row.coverage_error:.0%})."
         )
-        return Check("calibration", status, row.coverage, told)
+        return Check("calibration", status, row.coverage, message)
 
     def sentence(self) -> str:
         """How it was done, in words."""
@@ -111,8 +105,8 @@ class Calibration:
         )
 
     def __repr__(self) -> str:
-        told = "; ".join(f"{row.estimator}: RMSE {row.rmse:.3g}, covers {row.coverage:.0%}" for row in self.rows)
-        return f"Calibration({told})"
+        rows = "; ".join(f"{row.estimator}: RMSE {row.rmse:.3g}, covers {row.coverage:.0%}" for row in self.rows)
+        return f"Calibration({rows})"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain types, ready for JSON."""
@@ -123,7 +117,6 @@ class Calibration:
         }  # fmt: skip
 
     def sheet(self) -> Sheet:
-        """What the printed forms show."""
         columns = (
             Column("estimator"), Column("rmse", "rough", "RMSE"), Column("bias", "rough difference"),
             Column("coverage", "percent and error", "covers"), Column("worst_coverage", "percent", "worst"),
@@ -139,12 +132,6 @@ class Calibration:
         styles = tuple(self.check(row.estimator).status for row in self.rows)
         styles = tuple("" if status == "pass" else status for status in styles)
         return Sheet("planted rewards", columns, rows, (Note(self.sentence()),), (), styles)
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield self.sheet()
-
-    def _repr_html_(self) -> str:
-        return self.sheet().html()
 
 
 def calibrate(
@@ -174,36 +161,26 @@ def calibrate(
     inference.check_level(level)
     positive_int("repeats", repeats, least=2)
     log, policy = in_memory(log, policy, seed, _most(log.n_actions, rows))
-    refuse_constant_rewards(Held(log))
-    problem = Problem(log, policy)
-    if not problem.policy.complete:
-        raise NeedsError(f"calibrate needs {NEEDS['probabilities']}.")
-    if log.propensities is None:
-        raise NeedsError(f"calibrate needs {NEEDS['propensities']}.")
-    tried = _usable(problem, panel() if estimators is None else tuple(estimators))
-    redrawn = log.logging is not None and log.logging.complete
-    kinds = KINDS if redrawn else KINDS[:3]
-    base = _some_rows(log, rows, seed)
-    errors: dict[str, list[tuple[str, float, bool, float]]] = {each.name: [] for each in tried}
-    for kind in kinds:
-        for repeat in range(repeats):
-            rng = np.random.default_rng([seed, KINDS.index(kind), repeat])
-            planted, truth = plant(base, problem.policy, kind, rng, redraw=redrawn)
-            for estimator, found in _each(tried, Problem(planted, problem.policy)):
-                errors[estimator.name].append((kind, *_outcome(found, truth, level)))
-    made = sorted((_row(name, told, kinds) for name, told in errors.items()), key=lambda row: row.rmse)
-    limits = DEFAULT if thresholds is None else thresholds
-    return Calibration(tuple(made), kinds, repeats, len(base), level, redrawn, limits)
-
-
-def _usable(problem: Problem, estimators: Sequence[Estimator]) -> tuple[Estimator, ...]:
-    for each in estimators:
-        if not isinstance(each, Estimator):
-            raise InputError(f"estimators must be cael estimators, such as cael.MIPS(); got {each!r}.")
-    usable = tuple(each for each in estimators if not problem.missing(each.needs))
+    held = Held(log)
+    refuse_constant_rewards(held)
+    target = held.target(policy)
+    for need in lacking(("probabilities", "propensities"), held, target):
+        raise NeedsError(f"calibrate needs {need}.")
+    given = only_estimators(panel() if estimators is None else estimators, "cael.MIPS()")
+    usable = [estimator for estimator in given if not lacking(estimator.needs, held, target)]
     if not usable:
         raise NeedsError("none of the estimators can be computed on this log and policy.")
-    return usable
+    redrawn = held.logging is not None
+    kinds = KINDS if redrawn else KINDS[:3]
+    base = _some_rows(log, rows, seed)
+    trials = np.empty((len(usable), len(kinds), repeats, 3))
+    for at, repeat in np.ndindex(len(kinds), repeats):
+        rng = np.random.default_rng([seed, at, repeat])
+        planted, truth = plant(base, policy, kinds[at], rng, redraw=redrawn)
+        estimates = {e.estimator: e for e in ask(Held(planted), {"": policy}, usable).estimates(0)[0]}
+        trials[:, at, repeat] = [_outcome(estimates.get(estimator.name), truth, level) for estimator in usable]
+    ranked = sorted(map(_row, [e.name for e in usable], trials, [kinds] * len(usable)), key=lambda row: row.rmse)
+    return Calibration(tuple(ranked), kinds, repeats, len(base), level, redrawn, thresholds or DEFAULT)
 
 
 def _most(n_actions: int, rows: int | None) -> int:
@@ -218,39 +195,29 @@ def _some_rows(log: LoggedData, rows: int | None, seed: int) -> LoggedData:
     return log.take(np.sort(np.random.default_rng(seed).permutation(len(log))[:limit]))
 
 
-def _each(estimators: Sequence[Estimator], problem: Problem) -> Iterator[tuple[Estimator, Any]]:
-    """The estimate of each estimator, None where it failed; all from one question."""
-    answer = ask(Held(problem.log), {"": problem.policy}, estimators)
-    estimates = {estimate.estimator: estimate for estimate in answer.estimates(0)[0]}
-    for estimator in estimators:
-        yield estimator, estimates.get(estimator.name)
-
-
-def _outcome(found: Any, truth: float, level: float) -> tuple[float, bool, float]:
+def _outcome(estimate: Estimate | None, truth: float, level: float) -> tuple[float, bool, float]:
     """(error, covered, width) of one estimate; a failure has no error and does not cover."""
-    if found is None:
+    if estimate is None:
         return math.nan, False, math.nan
-    interval = found.interval(level)
-    return found.value - truth, truth in interval, interval.width
+    interval = estimate.interval(level)
+    return estimate.value - truth, truth in interval, interval.width
 
 
-def _row(name: str, told: list[tuple[str, float, bool, float]], kinds: Sequence[str]) -> CalibrationRow:
-    error, width = (np.array([each[at] for each in told], dtype=float) for at in (1, 3))
-    covered = np.array([each[2] for each in told], dtype=float)
-    by_kind = {kind: float(np.mean([each[2] for each in told if each[0] == kind])) for kind in kinds}
-    worst = min(by_kind, key=lambda kind: by_kind[kind])
-    fine = np.isfinite(error)
-    share = float(covered.mean())
+def _row(name: str, trials: Floats, kinds: Sequence[str]) -> CalibrationRow:
+    """How an estimator did in trials (kinds, repeats, 3)."""
+    error, covered, width = trials[..., 0], trials[..., 1], trials[..., 2]
+    by_kind, fine, share = covered.mean(axis=1), np.isfinite(error), float(covered.mean())
+    worst = int(by_kind.argmin())
     return CalibrationRow(
-        name,
-        float(np.sqrt(np.mean(error[fine] ** 2))) if fine.any() else math.inf,
-        float(error[fine].mean()) if fine.any() else 0.0,
-        share,
-        math.sqrt(max(share * (1 - share), 1 / len(told)) / len(told)),
-        by_kind[worst],
-        worst,
-        float(width[fine].mean()) if fine.any() else 0.0,
-        int((~fine).sum()),
+        estimator=name,
+        rmse=float(np.sqrt(np.mean(error[fine] ** 2))) if fine.any() else math.inf,
+        bias=float(error[fine].mean()) if fine.any() else 0.0,
+        coverage=share,
+        coverage_error=math.sqrt(max(share * (1 - share), 1 / error.size) / error.size),
+        worst_coverage=float(by_kind[worst]),
+        worst_kind=kinds[worst],
+        width=float(width[fine].mean()) if fine.any() else 0.0,
+        failed=int((~fine).sum()),
     )
 
 
@@ -264,21 +231,18 @@ def plant(
     reward = _scaled(log, kind, policy, rng)
     truth = _truth(log, policy, reward)
     part = log.take(rng.integers(0, len(log), len(log))) if redraw else log
-    actions, propensities, mean = np.empty(len(part), dtype=np.intp), np.empty(len(part)), np.empty(len(part))
-    at = 0
+    planted = []
     for batch in part.batches(width=log.n_actions):
-        rows, span = np.arange(len(batch)), slice(at, at + len(batch))
+        rows, actions, propensities = np.arange(len(batch)), batch.actions, batch.propensities
         if redraw:
             assert log.logging is not None
             p = probabilities(log.logging, batch)
             edges = np.cumsum(p, axis=1)
-            drawn = (edges <= rng.random(len(p))[:, None] * edges[:, -1:]).sum(axis=1)
-            actions[span], propensities[span] = drawn, p[rows, drawn]
-        else:
-            assert batch.propensities is not None
-            actions[span], propensities[span] = batch.actions, batch.propensities
-        mean[span] = reward(batch)[rows, actions[span]]
-        at += len(batch)
+            actions = (edges <= rng.random(len(p))[:, None] * edges[:, -1:]).sum(axis=1)
+            propensities = p[rows, actions]
+        assert propensities is not None
+        planted.append((actions, propensities, reward(batch)[rows, actions]))
+    actions, propensities, mean = map(np.concatenate, zip(*planted, strict=True))
     return part.replanted(actions, _noisy(mean, log.rewards, rng), propensities), truth
 
 

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
-from cael.inference.estimate import Estimate
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cael.engine.answer import Answer
+from cael.engine.asking import as_engine_log, ask
+from cael.errors import InputError, PolicyError
+from cael.estimators.doubly_robust import SNDR
+from cael.estimators.estimator import Estimator
+from cael.estimators.weighting import SNIPS, LoggedMean
+from cael.inference import intervals as inference
+from cael.inference.estimate import Estimate, reworded
 from cael.inference.intervals import Interval
-from cael.inference.lift import relative_lift
+from cael.inference.lift import lift_of, relative_lift
+from cael.judging.judge import judge
+from cael.judging.thresholds import DEFAULT, Thresholds
 from cael.judging.verdict import Verdict
+from cael.log.held import EngineLog
+from cael.log.logged import LoggedData
+from cael.log.scanned import ScannedLog
+from cael.policies.policy import Policy
+from cael.results.evaluate import control_of, controls_of, default_estimator, refuse_constant_rewards, warn
 from cael.results.evaluation import direction
-from cael.results.sheet import Column, Note, Sheet, level_text, text_of
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
+from cael.results.sheet import Column, Note, Sheet, Shown, by_sentence, level_text, named, text_of
 
 
 @final
@@ -37,7 +51,7 @@ class Compared:
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparison:
+class Comparison(Shown):
     """Several policies against the logging policy, best first, with simultaneous intervals at `level`."""
 
     rows: tuple[Compared, ...]
@@ -60,17 +74,14 @@ class Comparison:
         return iter(self.rows)
 
     def __getitem__(self, name: str) -> Compared:
-        for row in self.rows:
-            if row.name == name:
-                return row
-        raise KeyError(f"no policy named {name!r}; there are: {', '.join(row.name for row in self.rows)}")
+        return named("policy", {row.name: row for row in self.rows}, name)
 
     def __repr__(self) -> str:
-        told = "; ".join(
+        rows = "; ".join(
             f"{row.name}: {row.lift.value:+.5g} {row.interval} {row.direction} ({row.verdict.level})"
             for row in self.rows
         )
-        return f"Comparison(baseline {self.baseline.value:.5g}; {told})"
+        return f"Comparison(baseline {self.baseline.value:.5g}; {rows})"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain types, ready for JSON."""
@@ -94,7 +105,6 @@ class Comparison:
         }
 
     def sheet(self) -> Sheet:
-        """What the printed forms show."""
         base = text_of("value", self.baseline.value), text_of("error", self.baseline.stderr)
         columns = (
             Column("policy"), Column("value", "value"), Column("lift", "lift"),
@@ -109,20 +119,91 @@ class Comparison:
         title = f"by {self.estimator}; logging policy: {' ± '.join(base)}"
         return Sheet(title, columns, rows, (), notes, tuple(map(_style, self.rows)))
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield self.sheet()
-
-    def _repr_html_(self) -> str:
-        return self.sheet().html()
-
     def doubts(self) -> list[str]:
         """The reasons of all verdicts, each once, with the policies that it concerns."""
-        said: dict[str, list[str]] = {}
-        for row in self.rows:
-            for reason in row.verdict.reasons:
-                said.setdefault(reason, []).append(row.name)
-        return [f"{', '.join(names)}: {reason}" for reason, names in said.items()]
+        return by_sentence((row.name, reason) for row in self.rows for reason in row.verdict.reasons)
 
 
 def _style(row: Compared) -> str:
     return "doubtful" if row.verdict.level == "refuse" else row.direction
+
+
+def compare(
+    log: LoggedData | ScannedLog,
+    policies: Mapping[str, Policy | ArrayLike | str] | Sequence[Policy],
+    estimator: Estimator | None = None,
+    *,
+    level: float = 0.95,
+    seed: int = 0,
+    thresholds: Thresholds | None = None,
+    learn: bool | None = None,
+) -> Comparison:
+    """Which of these policies beats the logging policy, and by how much?
+
+    Each policy's estimate (by `estimator`; if None, by the headline of `evaluate`: Auto, or SNDR with learn=False, or
+    what the log allows) is contrasted, row by row, with the mean logged reward, which is the value of the logging
+    policy; where that is known in full, the lift is adjusted by a control variate for the random choice of logged
+    actions. A max-t multiplier bootstrap makes the intervals simultaneous; they allow for the bias of an estimator that
+    bounds it. log: in memory, or scanned (`cael.scan`); policies may be texts such as "topk:items+chances" where the
+    log was read from a table.
+    """
+    inference.check_level(level)
+    answer, chosen = ask_to_compare(as_engine_log(log), policies, estimator, learn)
+    warn(answer)
+    return comparison_of(answer, chosen, level, seed, thresholds)
+
+
+def ask_to_compare(
+    log: EngineLog, policies: Any, estimator: Estimator | None, learn: bool | None
+) -> tuple[Answer, Estimator]:
+    """The answer for all policies; SNIPS, cheap once the weights are there, is a second opinion."""
+    named = named_policies(policies)
+    if not named:
+        raise InputError("compare needs at least one policy.")
+    refuse_constant_rewards(log)
+    chosen = estimator
+    if chosen is None:
+        chosen = default_estimator(log, [log.target(policy) for policy in named.values()], learn)
+    panel = {e.name: e for e in (LoggedMean(), chosen, *((SNIPS(),) if log.has_propensities else ()))}
+    controls, required = controls_of((chosen, SNDR())), (LoggedMean().name, chosen.name)
+    answer = ask(log, named, list(panel.values()), asked=required, controls=controls)
+    answer.refuse_constant()
+    return answer, chosen
+
+
+def comparison_of(
+    answer: Answer, chosen: Estimator, level: float, seed: int, thresholds: Thresholds | None
+) -> Comparison:
+    """Each target against the logged mean, with simultaneous intervals."""
+    baseline = answer.of("LoggedMean", 0)
+    limits = thresholds or DEFAULT
+    rows = []
+    for t, name in enumerate(answer.names):
+        estimates = {e.estimator: reworded(e, limits) for e in answer.estimates(t, {chosen.name})[0]}
+        best = estimates[chosen.name]
+        lift = lift_of(best, baseline, control_of(answer, chosen.name, t))
+        rows.append((name, best, lift, judge(answer, t, list(estimates.values()), chosen.name, level, limits)))
+    factor = inference.max_t(np.stack([lift.groups for _, _, lift, _ in rows], axis=1), level, seed=seed)
+    compared = [Compared(name, best, lift, within(lift, factor, level), verdict) for name, best, lift, verdict in rows]
+    ordered = tuple(sorted(compared, key=lambda row: -row.estimate.value))
+    return Comparison(ordered, baseline, level, factor, chosen.name)
+
+
+def within(lift: Estimate, factor: float, level: float) -> Interval:
+    """The joint interval; that of an estimator with a bound on its bias allows for it, at the same factor."""
+    if lift.diagnostics.bias_bound is None:
+        half = factor * lift.stderr
+    else:
+        from scipy.special import ndtr
+
+        half = lift.interval(float(2 * ndtr(factor) - 1), "bias_aware").width / 2
+    return Interval(lift.value - half, lift.value + half, level, "simultaneous")
+
+
+def named_policies(policies: Any) -> dict[str, Any]:
+    """Policies by name, from a mapping or a sequence."""
+    if isinstance(policies, Mapping):
+        return dict(policies)
+    if isinstance(policies, str) or not isinstance(policies, Sequence):
+        raise PolicyError("compare needs several policies: a mapping of names to policies, or a list.")
+    return {f"{at}: {p if isinstance(p, str) else repr(p)}": p for at, p in enumerate(policies)}

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import warnings as python_warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from numpy.typing import ArrayLike
 
+from cael.common.lazy import exported
 from cael.embedding.auto import Auto
-from cael.embedding.flagship import CAEL
-from cael.embedding.learned import AELMIPS, CAELMIPS, NetworkDM
 from cael.engine.answer import Answer
 from cael.engine.asking import as_engine_log, ask
 from cael.engine.columns import Control, Outcome
 from cael.engine.moments import Combination
 from cael.errors import InputError, LogError, NeedsError, choose
 from cael.estimators.direct import DM
-from cael.estimators.doubly_robust import DR, SNDR, DRos, SubGaussianDR, SwitchDR
+from cael.estimators.doubly_robust import SNDR
 from cael.estimators.estimator import Estimator
-from cael.estimators.marginal import MIPS
-from cael.estimators.weighting import IPS, SNIPS, BaselineIPS, LoggedMean, SubGaussianIPS
+from cael.estimators.weighting import SNIPS
 from cael.inference import intervals as inference
 from cael.inference.estimate import reworded
 from cael.judging.checks import choose_headline
@@ -34,9 +32,6 @@ from cael.log.targets import Target
 from cael.policies.policy import Policy
 from cael.results.evaluation import Evaluation
 
-LEARN = True
-"""Whether `evaluate` trains CAEL's networks unless it is told not to."""
-
 
 def panel(which: str = "default") -> tuple[Estimator, ...]:
     """The estimators that every evaluation shows side by side ("default"), those and the rest ("all"), or "learned".
@@ -44,11 +39,8 @@ def panel(which: str = "default") -> tuple[Estimator, ...]:
     The learned ones train networks: Auto, CAEL, and those of the paper.
     """
     choose("panel", which, ("default", "all", "learned"))
-    default = (LoggedMean(), IPS(), SNIPS(), DM(), DR(), SNDR())
-    more = (BaselineIPS(), SubGaussianIPS(), SwitchDR(), DRos(), SubGaussianDR(), MIPS())
-    if which == "learned":
-        return (Auto(), CAEL(), CAELMIPS(), AELMIPS(), NetworkDM())
-    return default if which == "default" else (*default, *more)
+    panels = ("default", "all") if which == "all" else (which,)
+    return tuple(kind() for kind in exported(Estimator) if kind.panel in panels)
 
 
 def default_estimator(log: EngineLog, targets: Sequence[Target], learn: bool | None) -> Estimator:
@@ -58,10 +50,10 @@ def default_estimator(log: EngineLog, targets: Sequence[Target], learn: bool | N
     """
     if not log.has_propensities:
         return DM()
-    if LEARN if learn is None else learn:
+    if learn is None or learn:
         return Auto()
-    given = log.predictions is not None and len(targets) == 1
-    return SNDR() if given or all(target.complete for target in targets) else SNIPS()
+    predicted = log.predictions is not None and len(targets) == 1
+    return SNDR() if predicted or all(target.complete for target in targets) else SNIPS()
 
 
 def panel_with(
@@ -69,12 +61,22 @@ def panel_with(
 ) -> tuple[dict[str, Estimator], dict[str, Estimator]]:
     """The default panel with what was asked for in it, and what was asked for, both by name."""
     given = () if estimators is None else (estimators,) if isinstance(estimators, Estimator) else tuple(estimators)
+    asked = {estimator.name: estimator for estimator in only_estimators(given, "cael.SNIPS()")}
+    first = (Auto(),) if learn is None or learn else ()
+    return {**{estimator.name: estimator for estimator in (*first, *panel())}, **asked}, asked
+
+
+def only_estimators(given: Sequence[Any], example: str) -> tuple[Estimator, ...]:
+    """What was given, or an error where one is no estimator."""
     for estimator in given:
         if not isinstance(estimator, Estimator):
-            raise InputError(f"estimators must be cael estimators, such as cael.SNIPS(); got {estimator!r}.")
-    first = (Auto(),) if (LEARN if learn is None else learn) else ()
-    asked = {estimator.name: estimator for estimator in given}
-    return {**{estimator.name: estimator for estimator in (*first, *panel())}, **asked}, asked
+            raise InputError(f"estimators must be cael estimators, such as {example}; got {estimator!r}.")
+    return tuple(given)
+
+
+def controls_of(estimators: Iterable[Estimator]) -> list[Outcome]:
+    """The outcome models of the control variates for these estimators, each once."""
+    return list(dict.fromkeys(map(outcome_of, estimators)))
 
 
 def evaluate(
@@ -116,10 +118,10 @@ def asked_about(
     **cuts: Any,
 ) -> tuple[Answer, Collection[str]]:
     """The answer to the default panel with what was asked for in it; and the names of that. cuts: segments, windows."""
-    wanted, asked = panel_with(estimators, learn)
+    panel_by_name, asked = panel_with(estimators, learn)
     refuse_constant_rewards(log)
-    controls = [outcome_of(estimator) for estimator in (SNDR(), *wanted.values())]
-    answer = ask(log, policies, list(wanted.values()), asked=asked, controls=list(dict.fromkeys(controls)), **cuts)
+    controls = controls_of((SNDR(), *panel_by_name.values()))
+    answer = ask(log, policies, list(panel_by_name.values()), asked=asked, controls=controls, **cuts)
     answer.refuse_constant()
     return answer, asked
 
@@ -132,9 +134,9 @@ def evaluation_of(
     thresholds: Thresholds | None,
 ) -> Evaluation:
     """The evaluation of the first target of an answer. asked: names of the estimators that were asked for."""
-    limits = DEFAULT if thresholds is None else thresholds
-    found, skipped = answer.estimates(0, asked)
-    estimates = [reworded(estimate, limits) for estimate in found]
+    limits = thresholds or DEFAULT
+    unworded, skipped = answer.estimates(0, asked)
+    estimates = [reworded(estimate, limits) for estimate in unworded]
     if not any(estimate.estimator != "LoggedMean" for estimate in estimates):
         reasons = " ".join(f"{name}: {why}" for name, why in skipped)
         raise NeedsError(f"nothing can be said about this policy: {reasons}")
@@ -148,20 +150,17 @@ def evaluation_of(
 
 def outcome_of(estimator: Estimator) -> Outcome:
     """The outcome model of an estimator, that of SNDR where it has none; a control variate is made of it."""
-    if not isinstance(estimator, DM | DR | SNDR | SwitchDR | DRos | SubGaussianDR):
-        estimator = SNDR()
-    return Outcome(estimator.outcome, estimator.folds, estimator.seed)
+    usual = type(estimator).formula is not Estimator.formula
+    outcome = estimator.modelled if usual else None
+    return outcome or outcome_of(SNDR())
 
 
 def control_of(answer: Answer, name: str, target: int = 0) -> Combination | None:
     """The control variate for the lift of an estimate; None where the logging policy is not known in full."""
     part = answer.part(name, target)
     outcomes = [column.outcome for column in part.columns if hasattr(column, "outcome")]
-    own = Control(outcomes[0]) if outcomes else Control(outcome_of(SNDR()))
-    for column in (own, Control(outcome_of(SNDR()))):
-        if column in answer.index:
-            return answer.single(column)
-    return None
+    controls = [Control(outcome) for outcome in (*outcomes[:1], outcome_of(SNDR()))]
+    return next((answer.single(control) for control in controls if control in answer.index), None)
 
 
 def warn(answer: Answer) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from cael.common.version import __version__
 from cael.engine.moments import Combination
@@ -15,15 +15,12 @@ from cael.inference.lift import lift_dict, lift_of, relative_lift
 from cael.inference.overlap import Overlap
 from cael.judging.thresholds import Thresholds
 from cael.judging.verdict import Verdict
-from cael.results.sheet import Column, Note, Sheet, level_text, signed, text_of
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
+from cael.results.sheet import Column, Note, Sheet, Shown, by_sentence, level_text, named, signed, text_of
 
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class Evaluation:
+class Evaluation(Shown):
     """The estimates of one policy's value, side by side.
 
     estimates: in the order of the panel. skipped: (estimator, reason) for those of the panel that this log or policy
@@ -90,15 +87,12 @@ class Evaluation:
         return iter(self.estimates)
 
     def __getitem__(self, name: str) -> Estimate:
-        for each in self.estimates:
-            if each.estimator == name:
-                return each
-        names = ", ".join(each.estimator for each in self.estimates)
-        why = dict(self.skipped).get(name)
-        raise KeyError(f"no estimate named {name!r}" + (f" ({why})" if why else f"; there are: {names}"))
+        if why := dict(self.skipped).get(name):
+            raise KeyError(f"no estimate named {name!r} ({why})")
+        return named("estimate", {estimate.estimator: estimate for estimate in self.estimates}, name)
 
     def __repr__(self) -> str:
-        return f"Evaluation({'; '.join(repr(each) for each in self.estimates)})"
+        return f"Evaluation({'; '.join(map(repr, self.estimates))})"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain types, ready for JSON."""
@@ -114,7 +108,7 @@ class Evaluation:
             "lift": lift_dict(lift, self.baseline, self.lift_interval, adjusted=self.control is not None),
             "direction": self.direction,
             "overlap": None if self.overlap is None else self.overlap.to_dict(),
-            "estimates": [each.to_dict(self.level) for each in self.estimates],
+            "estimates": [estimate.to_dict(self.level) for estimate in self.estimates],
             "skipped": [{"estimator": name, "reason": reason} for name, reason in self.skipped],
         }
 
@@ -122,7 +116,6 @@ class Evaluation:
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
     def sheet(self) -> Sheet:
-        """What the printed forms show."""
         columns = (
             Column("estimator"), Column("value", "value"), Column("stderr", "error", "error"),
             Column("interval", "interval", f"{level_text(self.level)} interval", point="value"),
@@ -130,10 +123,10 @@ class Evaluation:
         )  # fmt: skip
         rows = tuple(
             (
-                each.estimator, each.value, each.stderr, each.interval(self.level),
-                each.diagnostics.effective_sample_size, each.diagnostics.max_weight,
+                estimate.estimator, estimate.value, estimate.stderr, estimate.interval(self.level),
+                estimate.diagnostics.effective_sample_size, estimate.diagnostics.max_weight,
             )
-            for each in self.estimates
+            for estimate in self.estimates
         )  # fmt: skip
         summary = (*self.verdict.notes(), Note(self.sentence()))
         notes = tuple(Note(doubt, "warn") for doubt in self.doubts())
@@ -153,27 +146,17 @@ class Evaluation:
 
     def doubts(self) -> list[str]:
         """Every warning once, with the estimators that it concerns."""
-        said: dict[str, list[str]] = {}
-        for each in self.estimates:
-            for warning in each.diagnostics.warnings:
-                said.setdefault(warning, []).append(each.estimator)
-        told = [f"{', '.join(names)}: {warning}" for warning, names in said.items()]
-        return [*self._biases(), *told, *(f"{name} was not computed: {reason}" for name, reason in self.skipped)]
+        warnings = by_sentence((e.estimator, warning) for e in self.estimates for warning in e.diagnostics.warnings)
+        return [*self._biases(), *warnings, *(f"{name} was not computed: {reason}" for name, reason in self.skipped)]
 
     def _biases(self) -> list[str]:
         """What the intervals that allow for a bias would be without it."""
         return [
-            f"{each.estimator}: this interval allows for a bias of up to {each.diagnostics.bias_bound:.3g}; without it "
-            f"{text_of('interval', each.interval(self.level, 'normal'))}."
-            for each in self.estimates
-            if each.diagnostics.bias_bound
+            f"{e.estimator}: this interval allows for a bias of up to {e.diagnostics.bias_bound:.3g}; without it "
+            f"{text_of('interval', e.interval(self.level, 'normal'))}."
+            for e in self.estimates
+            if e.diagnostics.bias_bound
         ]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield self.sheet()
-
-    def _repr_html_(self) -> str:
-        return self.sheet().html()
 
 
 def direction(interval: Interval) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,6 +17,7 @@ from cael.errors import InputError, NeedsError, positive_int
 from cael.estimators.problem import Problem
 from cael.inference import intervals as inference
 from cael.inference.weights import effective_sample_size
+from cael.judging.checks import graded
 from cael.judging.thresholds import DEFAULT, Thresholds
 from cael.judging.verdict import Check, doubts, worst
 from cael.log.held import Held
@@ -27,10 +28,7 @@ from cael.outcomes.ridge import Ridge
 from cael.policies.policy import Policy, logged_probability, probabilities
 from cael.policies.propensity import EstimatedLogging
 from cael.results.evaluate import refuse_constant_rewards
-from cael.results.sheet import Column, Note, Sheet, level_text
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
+from cael.results.sheet import Column, Note, Sheet, Shown, level_text
 
 EXPLORATION = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
@@ -53,7 +51,7 @@ class PlanOption:
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class Plan:
+class Plan(Shown):
     """What it takes to tell a lift from no lift, two-sided at `level`, with probability `power`.
 
     lift: in units of the reward. baseline: the mean logged reward. n: rows of the log. detectable: the smallest lift
@@ -77,7 +75,7 @@ class Plan:
     @property
     def rows_needed(self) -> int | None:
         """Rows that tell the lift apart under the logging policy as it is; None: no number does."""
-        return next(each.rows for each in self.options if each.exploration == 0)
+        return next(option.rows for option in self.options if option.exploration == 0)
 
     @property
     def more_rows(self) -> int | None:
@@ -92,49 +90,35 @@ class Plan:
     def sentences(self) -> list[str]:
         """The answer in words."""
         goal = f"a lift of {self.lift:.4g}" + (f" ({self.lift / abs(self.baseline):.2%})" if self.baseline else "")
-        told = []
-        if self.detectable is not None:
-            told = [f"This log of {self.n:,} rows can tell a lift of {self.detectable:.4g} from none."]
+        size = f"This log of {self.n:,} rows can tell a lift of {self.detectable or 0:.4g} from none."
+        need = f"That is enough for {goal}, which takes {self.rows_needed or 0:,} rows."
         if self.rows_needed is None:
-            told.append(f"No number of rows of the old policy tells {goal} apart: it never plays what is asked about.")
+            need = f"No number of rows of the old policy tells {goal} apart: it never plays what is asked about."
         elif self.more_rows:
-            told.append(
-                f"To tell {goal} apart takes {self.rows_needed:,} rows, {self.more_rows:,} more than there are."
-            )
-        else:
-            told.append(f"That is enough for {goal}, which takes {self.rows_needed:,} rows.")
-        if self.enough is not None and self.enough > 0:
-            told.append(f"With {self.rows:,} new rows, {self.enough:.0%} of them drawn uniformly are enough.")
-        elif self.enough is None:
-            told.append(f"With {self.rows:,} new rows, no share of uniform exploration is enough.")
-        return told
+            need = f"To tell {goal} apart takes {self.rows_needed:,} rows, {self.more_rows:,} more than there are."
+        share = f"With {self.rows:,} new rows, no share of uniform exploration is enough."
+        if self.enough is not None:
+            share = f"With {self.rows:,} new rows, {self.enough:.0%} of them drawn uniformly are enough."
+        return [*([] if self.detectable is None else [size]), need, *([] if self.enough == 0 else [share])]
 
     def __repr__(self) -> str:
         return f"Plan({' '.join(self.sentences())})"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain types, ready for JSON."""
-        told = asdict(self)
-        told |= {"options": list(told["options"]), "checks": list(told["checks"])}
-        return {**told, "rows_needed": self.rows_needed, "more_rows": self.more_rows, "sentences": self.sentences()}
+        fields = asdict(self)
+        lists = {"options": list(fields["options"]), "checks": list(fields["checks"])}
+        more = {"rows_needed": self.rows_needed, "more_rows": self.more_rows, "sentences": self.sentences()}
+        return {**fields, **lists, **more}
 
     def sheet(self) -> Sheet:
-        """What the printed forms show."""
         columns = (
             Column("exploration", "percent", "drawn uniformly"), Column("rows", "count", "rows needed"),
             Column("cost", "rough", "cost per row"),
         )  # fmt: skip
-        rows = tuple(
-            (each.exploration, "never" if each.rows is None else each.rows, each.cost) for each in self.options
-        )
+        rows = tuple((o.exploration, "never" if o.rows is None else o.rows, o.cost) for o in self.options)
         title = f"level {level_text(self.level)}, power {level_text(self.power)}"
         return Sheet(title, columns, rows, tuple(map(Note, self.sentences())), doubts(self.checks))
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield self.sheet()
-
-    def _repr_html_(self) -> str:
-        return self.sheet().html()
 
 
 def plan(
@@ -175,11 +159,10 @@ def plan(
         raise NeedsError(f"plan needs {NEEDS['propensities']}.")
     baseline = float(log.rewards.mean())
     goal = _goal(lift, relative, baseline)
-    wanted = len(log) if rows is None else positive_int("rows", rows)
+    new_rows = len(log) if rows is None else positive_int("rows", rows)
     shares = _shares(exploration)
     pieces = _pieces(problem, Ridge() if outcome is None else outcome, folds, seed)
-    factor = _factor(level, power)
-    limits = DEFAULT if thresholds is None else thresholds
+    factor, limits = _factor(level, power), thresholds or DEFAULT
     uniform = _uniform_value(log, limits)
     options = []
     for share in shares:
@@ -189,17 +172,11 @@ def plan(
         options.append(PlanOption(share, need, spread, cost))
     now = pieces.spread(0.0)
     detectable = None if now is None else factor * now / math.sqrt(len(log))
-    enough = next((each.exploration for each in options if each.rows is not None and each.rows <= wanted), None)
+    enough = next((option.exploration for option in options if option.rows and option.rows <= new_rows), None)
     return Plan(
-        repr(problem.policy), goal, baseline, level, power, len(log), wanted, detectable, tuple(options), enough,
+        repr(problem.policy), goal, baseline, level, power, len(log), new_rows, detectable, tuple(options), enough,
         _doubts(problem, limits),
     )  # fmt: skip
-
-
-def known_logging(log: LoggedData) -> Policy | None:
-    """The logging policy, if all its probabilities are known and not estimated."""
-    known = log.logging is not None and log.logging.complete and not isinstance(log.logging, EstimatedLogging)
-    return log.logging if known else None
 
 
 def _goal(lift: float, relative: bool, baseline: float) -> float:
@@ -211,7 +188,7 @@ def _goal(lift: float, relative: bool, baseline: float) -> float:
 
 
 def _shares(exploration: Sequence[float]) -> list[float]:
-    shares = sorted({0.0, *(float(each) for each in exploration)})
+    shares = sorted({0.0, *map(float, exploration)})
     if shares[0] < 0 or shares[-1] > 1:
         raise InputError(f"exploration must be shares between 0 and 1; got {list(exploration)}.")
     return shares
@@ -266,18 +243,19 @@ def _pieces(problem: Problem, model: OutcomeModel, folds: int, seed: int) -> _Pi
     log, policy = problem.log, problem.policy
     assert log.propensities is not None
     mu = np.asarray(log.propensities)
-    pi = np.concatenate([logged_probability(policy, b) for b in log.batches(width=_width(log, policy))])
+    width = log.n_actions if policy.complete else 1
+    pi = np.concatenate([logged_probability(policy, batch) for batch in log.batches(width=width)])
     centred = log.rewards - log.rewards.mean()
     gap, rest, unseen = np.zeros(len(log)), centred, 0.0
     if policy.complete:
         trained = train(log, model, folds, seed)
-        logging = known_logging(log)
-        if logging is None:
+        logging = log.logging
+        if logging is None or not logging.complete or isinstance(logging, EstimatedLogging):
             logged, target = trained.columns(policy)
             gap, rest = target - log.rewards.mean(), log.rewards - logged
         else:
-            logged, target, own = trained.columns(policy, logging)
-            gap = target - own
+            logged, target, usual = trained.columns(policy, logging)
+            gap = target - usual
             rest = centred = log.rewards - logged
         if log.logging is not None and log.logging.complete and not log.logging_covers_all:
             unseen = _unseen(problem) * float(np.mean(rest**2))
@@ -285,10 +263,6 @@ def _pieces(problem: Problem, model: OutcomeModel, folds: int, seed: int) -> _Pi
     alone = inference.stderr(z)
     effect = (inference.stderr(inference.units(z, log.clusters)) / alone) ** 2 if alone > 0 else 1.0
     return _Pieces(gap, rest, centred, pi, mu, log.n_actions, unseen, effect)
-
-
-def _width(log: LoggedData, policy: Policy) -> int:
-    return log.n_actions if policy.complete else 1
 
 
 def _unseen(problem: Problem) -> float:
@@ -314,11 +288,10 @@ def _uniform_value(log: LoggedData, limits: Thresholds) -> float | None:
 
 def _doubts(problem: Problem, limits: Thresholds) -> tuple[Check, ...]:
     size = effective_sample_size(problem.weights)
-    status = limits.status("effective_rows", size)
-    told = f"The plan rests on an effective sample size of {size:,.0f}"
-    checks = [Check("effective_rows", status, size, told + ("." if status == "pass" else ": it is a rough guess."))]
+    message = f"The plan rests on an effective sample size of {size:,.0f}"
+    checks = [graded("effective_rows", size, limits, (f"{message}.", f"{message}: it is a rough guess."))]
     mass = problem.unsupported_mass
     if mass is not None and mass > 0:
-        told = f"{mass:.1%} of the new policy's decisions are actions that the old policy never plays: explore."
-        checks.append(Check("support", limits.status("unsupported_mass", mass), mass, told))
+        message = f"{mass:.1%} of the new policy's decisions are actions that the old policy never plays: explore."
+        checks.append(graded("support", mass, limits, (message, message), ("unsupported_mass", mass)))
     return tuple(checks)

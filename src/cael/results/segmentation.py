@@ -4,15 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cael.common.types import Array, Floats, Ints
+from cael.engine.answer import Answer
+from cael.engine.asking import as_engine_log, ask
+from cael.engine.columns import Weight
+from cael.engine.moments import Combination, Moments
+from cael.engine.windows import FEWEST_ROWS, Windows, names_of, window_name, windows_of
+from cael.errors import InputError, first_bad
+from cael.estimators.doubly_robust import SNDR
+from cael.estimators.estimator import Estimator
+from cael.estimators.weighting import LoggedMean
+from cael.inference import intervals as inference
 from cael.inference.intervals import Interval
+from cael.inference.lift import lift_of
+from cael.inference.shrinkage import cochran, shrink
+from cael.judging.survey import time_blocks
 from cael.judging.thresholds import DEFAULT, Thresholds
+from cael.log.held import EngineLog, Held
+from cael.log.logged import LoggedData
+from cael.log.scanned import ScannedLog
+from cael.policies.policy import Policy
+from cael.results.evaluate import control_of, controls_of, default_estimator, refuse_constant_rewards, warn
 from cael.results.evaluation import direction
-from cael.results.sheet import Column, Note, Sheet, level_text
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
+from cael.results.sheet import Column, Note, Sheet, Shown, level_text, named
 
 
 @final
@@ -43,7 +62,7 @@ class Segment:
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class Segments:
+class Segments(Shown):
     """The lift of a policy by segment; the values, weighted by their rows, add up to that of the whole log.
 
     rows: the segments, the largest lift first (in the order of time for windows). estimator: its name. level: of the
@@ -65,33 +84,26 @@ class Segments:
         return iter(self.rows)
 
     def __getitem__(self, label: str) -> Segment:
-        for row in self.rows:
-            if row.label == label:
-                return row
-        raise KeyError(f"no segment named {label!r}; there are: {', '.join(row.label for row in self.rows[:20])}")
+        return named("segment", {row.label: row for row in self.rows}, label, 20)
 
     def sentence(self) -> str:
         """Whether the segments differ, in words."""
-        told = f"The lifts of the {len(self.rows)} {self.kind}s"
+        lifts = f"The lifts of the {len(self.rows)} {self.kind}s"
         if self.differ < self.thresholds.segments_p_value:
-            return f"{told} differ beyond chance (p = {self.differ:.2g}); their spread is {self.spread:.3g}."
-        return f"{told} differ no more than chance explains (p = {self.differ:.2g})."
+            return f"{lifts} differ beyond chance (p = {self.differ:.2g}); their spread is {self.spread:.3g}."
+        return f"{lifts} differ no more than chance explains (p = {self.differ:.2g})."
 
     def __repr__(self) -> str:
-        told = "; ".join(f"{row.label}: {row.lift:+.4g} {row.interval}" for row in self.rows[:10])
-        return f"Segments({self.sentence()} {told}{' ...' if len(self.rows) > 10 else ''})"
+        rows = "; ".join(f"{row.label}: {row.lift:+.4g} {row.interval}" for row in self.rows[:10])
+        return f"Segments({self.sentence()} {rows}{' ...' if len(self.rows) > 10 else ''})"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain types, ready for JSON."""
-        told = {name: value for name, value in asdict(self).items() if name not in ("rows", "thresholds")}
-        return {
-            **told,
-            "sentence": self.sentence(),
-            "rows": [{**asdict(r), "direction": r.direction} for r in self.rows],
-        }
+        fields = {name: value for name, value in asdict(self).items() if name not in ("rows", "thresholds")}
+        rows = [{**asdict(row), "direction": row.direction} for row in self.rows]
+        return {**fields, "sentence": self.sentence(), "rows": rows}
 
     def sheet(self) -> Sheet:
-        """What the printed forms show."""
         columns = (
             Column(self.kind), Column("rows", "count"), Column("effective_rows", "count", "eff. n", wide=True),
             Column("value", "value", wide=True), Column("lift", "lift"),
@@ -109,8 +121,182 @@ class Segments:
         styles = tuple(row.direction for row in self.rows)
         return Sheet(f"{self.estimator}, by {self.kind}", columns, rows, (Note(self.sentence()),), (), styles)
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield self.sheet()
 
-    def _repr_html_(self) -> str:
-        return self.sheet().html()
+MOST_SEGMENTS = 1000
+
+
+def segments(
+    log: LoggedData | ScannedLog,
+    policy: Policy | ArrayLike | str,
+    labels: ArrayLike | str | None = None,
+    *,
+    windows: int | None = None,
+    estimator: Estimator | None = None,
+    level: float = 0.95,
+    seed: int = 0,
+    learn: bool | None = None,
+    thresholds: Thresholds | None = None,
+) -> Segments:
+    """For whom, or when, is the policy better? Values and lifts by segment.
+
+    labels: (n,) strings or numbers, one per row; of a scanned log (`cael.scan`) the name of a column. windows: instead
+    of labels, this many time periods of equal numbers of rows, by the timestamps, or by the order of the rows where
+    there are none; a scanned log must be in the order of time. estimator, learn: as of `compare`. The intervals of the
+    lifts are simultaneous (max-t bootstrap); the shrunk lifts are empirical Bayes estimates under a normal prior whose
+    spread is estimated (no shrinkage with fewer than 4 segments). thresholds: by which they are said to differ.
+    """
+    inference.check_level(level)
+    engine_log, column, cut = cut_of(log, labels, windows)
+    refuse_constant_rewards(engine_log)
+    target = engine_log.target(policy)
+    chosen = default_estimator(engine_log, [target], learn) if estimator is None else estimator
+    answer = ask(
+        engine_log, {"": policy}, [LoggedMean(), chosen], asked=[LoggedMean().name, chosen.name], segments=column,
+        windows=cut, controls=controls_of((chosen, SNDR())),
+    )  # fmt: skip
+    warn(answer)
+    answer.refuse_constant()
+    limits = thresholds or DEFAULT
+    return segments_of(answer, 0, chosen.name, level, seed, windows=windows is not None, thresholds=limits)
+
+
+def cut_of(
+    log: LoggedData | ScannedLog, labels: ArrayLike | str | None, windows: int | None
+) -> tuple[EngineLog, tuple[str, ...], Windows | None]:
+    """The log with its segments, a column of them, or windows of time."""
+    if isinstance(log, LoggedData):
+        if (labels is None) == (windows is None):
+            raise InputError(
+                "segments needs labels, one per row, or windows, a number of time periods; got both or none."
+            )
+        part = by_label(log, labels) if windows is None else by_time(log, windows)
+        return as_engine_log(log, (part,)), (), None
+    if (labels is None) == (windows is None) or not isinstance(labels, str | None):
+        raise InputError(
+            "segments of a scanned log are given by the name of a column, segments(log, policy, 'country'), or by a "
+            "number of windows, segments(log, policy, windows=8)."
+        )
+    engine_log = as_engine_log(log)
+    return engine_log, () if labels is None else (labels,), None if windows is None else windows_of(engine_log, windows)
+
+
+def by_time(log: LoggedData, windows: int) -> tuple[list[str], Ints]:
+    """Names of windows of time, and the number (n,) of each row's window."""
+    windows_of(Held(log), windows)  # refuses a number of windows that the log is too short for
+    block, names = time_blocks(log, windows), []
+    for number in range(windows):
+        rows = np.flatnonzero(block == number)
+        first = None if log.timestamps is None else log.timestamps[rows].min()
+        names.append(window_name(number, int(rows[0]), first))
+    return names, block
+
+
+def by_label(log: LoggedData, labels: Any) -> tuple[list[str], Ints]:
+    """Names of the segments and the (n,) number of each row's segment."""
+    array = np.asarray(labels)
+    if array.shape != (len(log),):
+        raise InputError(f"labels must have one entry per row ({len(log)}); got shape {array.shape}.")
+    missing = np.array([each is None or each != each for each in array]) if array.dtype == object else array != array
+    if missing.any():
+        raise InputError(
+            f"labels must not be missing; {first_bad(missing, array)}. Give such rows a label of their own."
+        )
+    names, codes = np.unique(array.astype(str) if array.dtype == object else array, return_inverse=True)
+    return [str(name) for name in names], codes.astype(np.intp)
+
+
+def segments_of(
+    answer: Answer, number: int, name: str, level: float, seed: int, *, windows: bool = False,
+    thresholds: Thresholds = DEFAULT,
+) -> Segments:  # fmt: skip
+    """The lift of an estimate by the labels of one of the segment columns of an answer.
+
+    Intervals allow for the bias of an estimator that bounds it.
+    """
+    parts = parts_of(answer, number, windows=windows)
+    estimate, baseline = answer.of(name, 0), answer.of("LoggedMean", 0)
+    lift = lift_of(estimate, baseline, control_of(answer, name))
+    assert estimate.sums is not None
+    assert baseline.sums is not None
+    assert lift.sums is not None
+    c = lift.sums.coefficients
+    influences = np.stack([influence(c, part) for part in parts.values()], axis=1)
+    errors = np.array([error_of(c, part) for part in parts.values()])
+    if answer.log.clustered:
+        errors = np.sqrt((influences**2).sum(axis=0))
+    lifts = np.array([value_of(lift.sums, part) for part in parts.values()])
+    factor, normal = inference.max_t(influences, level, seed=seed), quantile(level)
+    shrunk, posterior, spread = shrink(lifts, errors)
+    weight, bound = answer.index.get(Weight(0)), lift.diagnostics.bias_bound or 0.0
+    rows = [
+        Segment(
+            label, part.n, None if weight is None else effective_rows(part, weight), value_of(estimate.sums, part),
+            value_of(baseline.sums, part), float(lifts[g]), float(errors[g]),
+            around(lifts[g], half_width(factor, errors[g], bound), level, "simultaneous"), float(shrunk[g]),
+            around(shrunk[g], half_width(normal, posterior[g], bound), level, "empirical Bayes"),
+        )
+        for g, (label, part) in enumerate(parts.items())
+    ]  # fmt: skip
+    if not windows:
+        rows.sort(key=lambda row: -row.shrunk)
+    differ, kind = cochran(lifts, errors)[1], "window" if windows else "segment"
+    return Segments(tuple(rows), name, level, factor, differ, spread, kind, thresholds)
+
+
+def parts_of(answer: Answer, number: int, *, windows: bool) -> dict[str, Moments]:
+    """The sums of each segment, sorted by label, or in the order of time; an error where they are too many or small."""
+    sums, cut = answer.partial.segments[number], answer.work.windows
+    names = sorted(sums)
+    if windows and cut is None:
+        names.sort(key=lambda label: int(label.split(":")[0]))
+    if windows and cut is not None:
+        named = zip(names_of(cut, answer.partial), map(str, range(cut.count)), strict=True)
+        sums = {label: sums[window] for label, window in named if window in sums}
+        names = list(sums)
+    if len(names) > MOST_SEGMENTS:
+        raise InputError(f"there are {len(names)} different labels, more than {MOST_SEGMENTS}: group them first.")
+    few = [f"{label} ({part.n})" for label, part in sums.items() if part.n < FEWEST_ROWS]
+    if few:
+        raise InputError(
+            f"a segment needs at least {FEWEST_ROWS} rows; too few: {', '.join(few[:5])}. Put small ones together."
+        )
+    return {name: sums[name] for name in names}
+
+
+def value_of(sums: Combination, part: Moments) -> float:
+    return sums.constant + float(sums.coefficients @ part.mean)
+
+
+def error_of(coefficients: Floats, part: Moments) -> float:
+    return float(np.sqrt(max(0.0, float(coefficients @ part.comoment @ coefficients)) / max(1, part.n - 1) / part.n))
+
+
+def influence(coefficients: Floats, part: Moments) -> Floats:
+    """What each bucket adds to the segment's lift."""
+    apart: Array = coefficients @ (part.bucket_sums - part.mean[:, None] * part.bucket_rows)
+    return apart / np.sqrt(part.n * max(1, part.n - 1))
+
+
+def effective_rows(part: Moments, at: int) -> float:
+    """The effective sample size of a segment; at: the place of the weights."""
+    mean = float(part.mean[at])
+    return part.n / (1 + float(part.comoment[at, at]) / part.n / mean / mean) if mean > 0 else 0.0
+
+
+def half_width(factor: float, error: float, bound: float) -> float:
+    """So many standard errors, or as much as a bias up to the bound needs for the same level."""
+    from scipy.special import ndtr
+
+    if bound == 0 or error == 0:
+        return float(factor * error + bound)
+    return inference.bias_aware(0.0, float(error), bound, float(2 * ndtr(factor) - 1)).width / 2
+
+
+def quantile(level: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri(0.5 + level / 2))
+
+
+def around(centre: float, half: float, level: float, method: str) -> Interval:
+    return Interval(float(centre - half), float(centre + half), level, method)

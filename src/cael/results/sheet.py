@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, final
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, final
 
 from cael.inference.intervals import Interval
 from cael.results.pictures import axis, picture
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+Row = TypeVar("Row")
 Cell: TypeAlias = str | float | Interval | tuple[float, float] | None
 PICTURE, SMALL_PICTURE = 25, 12
 MARKS = {"pass": "✓", "unknown": "·", "warn": "!", "fail": "✗"}
@@ -192,6 +194,35 @@ class Sheet:
         left, right = axis([(interval.low, interval.high) for interval in intervals])
         pairs = zip(intervals, self.column(point), strict=True)
         return [picture(interval.low, value, interval.high, left, right, size) for interval, value in pairs]
+
+
+class Shown(ABC):
+    """A result that prints as its sheet: in a terminal, and in a notebook."""
+
+    @abstractmethod
+    def sheet(self) -> Sheet:
+        """What the printed forms show."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self.sheet()
+
+    def _repr_html_(self) -> str:
+        return self.sheet().html()
+
+
+def named(kind: str, rows: Mapping[str, Row], name: str, most: int | None = None) -> Row:
+    """The row of this name; an error that lists at most so many of those that there are."""
+    if name in rows:
+        return rows[name]
+    raise KeyError(f"no {kind} named {name!r}; there are: {', '.join([*rows][:most])}")
+
+
+def by_sentence(pairs: Iterable[tuple[str, str]]) -> list[str]:
+    """Of (name, sentence) pairs every sentence once, with the names that it concerns."""
+    names: dict[str, list[str]] = {}
+    for name, sentence in pairs:
+        names.setdefault(sentence, []).append(name)
+    return [f"{', '.join(concerned)}: {sentence}" for sentence, concerned in names.items()]
 
 
 def paragraphs(notes: Sequence[Note]) -> str:

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
 from cael.common.types import Array, Floats, Ints
 from cael.errors import InputError, choose
-from cael.log.logged import LoggedData
+from cael.log.logged import Batch
 from cael.policies.policy import Policy
 from cael.policies.scored import EpsilonGreedy
-from cael.worlds.population import Population, generator
+from cael.worlds.population import DrawnWorld, Population
+from cael.worlds.world import check_settings
 
 SOURCES = ("digits", "letter", "penbased", "satimage", "optdigits")
 
 
 @final
 @dataclass(frozen=True)
-class ClassificationWorld:
+class ClassificationWorld(DrawnWorld):
     """Real contexts with exact truth: an action is right (reward 1) or wrong (reward 0), so every reward is known.
 
     data: "digits" comes with scikit-learn and needs no network; "letter", "penbased", "satimage" and "optdigits" are
@@ -34,6 +35,7 @@ class ClassificationWorld:
     LoggedData(n=100, n_actions=10, context_dim=64, propensities, logging)
     """
 
+    stream: ClassVar[int] = 0xC1A
     data: str = "digits"
     weak: float = 0.05
     logging_epsilon: float = 0.5
@@ -43,18 +45,16 @@ class ClassificationWorld:
 
     def __post_init__(self) -> None:
         choose("data", self.data, SOURCES)
+        check_settings(self)
         if not 0 < self.weak <= 1:
             raise InputError(f"weak must be in (0, 1]; got {self.weak!r}.")
-        for name in ("logging_epsilon", "epsilon", "flip"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"{name} must be in [0, 1]; got {getattr(self, name)!r}.")
         if self.logging_epsilon == 0:
             raise InputError("logging_epsilon must be > 0: a logging policy without exploration says nothing.")
 
     @cached_property
     def _made(self) -> tuple[Population, Ints, Any, Any]:
         x, y = _read(self.data)
-        order = np.random.default_rng(np.random.SeedSequence([self.seed, 0xC1A])).permutation(len(y))
+        order = np.random.default_rng(np.random.SeedSequence([self.seed, self.stream])).permutation(len(y))
         half = len(y) // 2
         train, held = order[:half], order[half:]
         std = x[train].std(axis=0)
@@ -65,14 +65,10 @@ class ClassificationWorld:
         return Population(x[held], k), y[held], weak, strong
 
     @property
-    def n_actions(self) -> int:
-        """The number of classes."""
-        return self._made[0].n_actions
-
-    @property
     def labels(self) -> Ints:
         """(N,) the right class of each member of the population."""
-        return self._made[1]
+        classes: Ints = self._made[1]
+        return classes
 
     def _weak_scores(self, contexts: Floats) -> Floats:
         slopes, intercepts = self._made[2]
@@ -82,9 +78,13 @@ class ClassificationWorld:
         slopes, intercepts = self._made[3]
         return contexts @ slopes + intercepts
 
-    def _means(self, members: Ints) -> Floats:
-        right = np.eye(self.n_actions)[self.labels[members]]
+    def _means(self, members: Batch) -> Floats:
+        right = np.eye(self.n_actions)[self.labels[members.rows]]
         return self.flip + (1 - 2 * self.flip) * right
+
+    def _rewards(self, members: Ints, actions: Ints, rng: np.random.Generator) -> Floats:
+        mean = np.where(actions == self.labels[members], 1 - self.flip, self.flip)
+        return (rng.random(len(members)) < mean).astype(np.float64)
 
     @property
     def logging(self) -> Policy:
@@ -96,26 +96,14 @@ class ClassificationWorld:
         """Epsilon-greedy on the strong classifier."""
         return EpsilonGreedy(self._strong_scores, self.epsilon)
 
-    def sample(self, n: int, seed: int) -> LoggedData:
-        """A log of n rows, contexts with replacement."""
-        population = self._made[0]
-        rng = generator(seed, 0xC1A)
-        members, actions = population.draw(n, self.logging, rng, rng)
-        mean = np.where(actions == self.labels[members], 1 - self.flip, self.flip)
-        return population.log(members, actions, (rng.random(n) < mean).astype(np.float64), self.logging)
-
-    def value(self, policy: Policy) -> float:
-        """The true value of a policy of contexts: an exact sum over the population."""
-        return self._made[0].value(policy, self._means)
-
 
 def _read(data: str) -> tuple[Floats, Ints]:
     """(n, d) features and (n,) class numbers."""
     if data == "digits":
         from sklearn.datasets import load_digits
 
-        found = load_digits()
-        return found.data.astype(np.float64), found.target.astype(np.intp)
+        features, classes = load_digits(return_X_y=True)
+        return features.astype(np.float64), classes.astype(np.intp)
     from cael.datasets import keel
 
     return keel(data)

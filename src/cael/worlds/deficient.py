@@ -81,13 +81,7 @@ class DeficientWorld:
         """A log of n rows."""
         rng = np.random.default_rng(np.random.SeedSequence([seed, 0xDEF]))
         contexts = rng.random((n, self.context_dim))
-        actions = rng.choice(np.flatnonzero(self.supported), n)
-        mean = 10 * np.exp(-((contexts[:, 0] - (actions + 1) / self.n_actions) ** 2))
-        rewards = mean + self.reward_std * rng.standard_normal(n)
-        return LoggedData(
-            contexts, actions, rewards, logging=self.logging, n_actions=self.n_actions,
-            action_features=self.action_features,
-        )  # fmt: skip
+        return self._whole.log(contexts, rng.choice(np.flatnonzero(self.supported), n), self.logging, rng)
 
     def value(self, policy: Policy) -> float:
         """The true value, by the quadrature of `PaperWorld.value`."""

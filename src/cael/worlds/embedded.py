@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import ClassVar, NamedTuple, final
 
 import numpy as np
 
 from cael.common.types import Floats, Ints, frozen
-from cael.errors import InputError, choose, positive_int
+from cael.errors import InputError, choose
 from cael.log.logged import LoggedData
-from cael.policies.policy import Policy
-from cael.worlds.population import Population, check_common, check_noise, generator
-from cael.worlds.world import ScoredWorld
+from cael.worlds.population import Population, PopulationWorld, generator
+from cael.worlds.world import ScoredWorld, check_settings, sigmoid
 
 REWARDS = ("linear", "logistic", "sparse")
 
 
 @final
 @dataclass(frozen=True)
-class EmbeddingWorld(ScoredWorld):
+class EmbeddingWorld(ScoredWorld, PopulationWorld):
     """Actions with categorical embeddings (Saito and Joachims 2022), through which alone they act on the reward.
 
     An action has `dims` embedding dimensions of `categories` values each. q(x, e) = sum_d importance_d s_d(x, e_d) with
@@ -41,6 +40,7 @@ class EmbeddingWorld(ScoredWorld):
     LoggedData(n=100, n_actions=50, context_dim=10, propensities, logging, action_features)
     """
 
+    stream: ClassVar[int] = 0xE3B
     n_actions: int = 200
     context_dim: int = 10
     dims: int = 3
@@ -56,19 +56,15 @@ class EmbeddingWorld(ScoredWorld):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_common(self.n_actions, self.context_dim, self.population, self.epsilon, gamma=self.gamma)
-        check_noise("reward_std", self.reward_std)
+        check_settings(self, dims=1, categories=2, hidden=0)
         choose("reward", self.reward, REWARDS)
-        positive_int("dims", self.dims)
-        positive_int("categories", self.categories, least=2)
-        positive_int("hidden", self.hidden, least=0)
         if self.hidden >= self.dims:
             raise InputError(f"hidden must be less than dims = {self.dims}; got {self.hidden}.")
 
     @cached_property
     def _made(self) -> _Parts:
         """Everything random about the world, from its seed."""
-        rng = np.random.default_rng(np.random.SeedSequence([self.seed, 0xE3B]))
+        rng = np.random.default_rng(np.random.SeedSequence([self.seed, self.stream]))
         contexts = rng.standard_normal((self.population, self.context_dim))
         logits = rng.standard_normal((self.n_actions, self.dims, self.categories))
         intercepts = rng.standard_normal((self.dims, self.categories))
@@ -85,24 +81,14 @@ class EmbeddingWorld(ScoredWorld):
         raw = np.einsum("nx,dcx->ndc", contexts, slopes) + intercepts
         mean, std = raw.mean(axis=(0, 2)), raw.std(axis=(0, 2))
         shift, scale = (mean / std, np.ones(self.dims)) if self.obp_defects else (mean, std)
-        return _Parts(contexts, density, intercepts, slopes, importance, shift, scale)
+        shown = density[:, : self.dims - self.hidden].reshape(self.n_actions, -1)
+        population = Population(contexts, self.n_actions, frozen(shown))
+        return _Parts(population, density, intercepts, slopes, importance, shift, scale)
 
     @property
     def density(self) -> Floats:
         """p(e_d = c | a), shape (k, dims, categories)."""
         return self._made.density
-
-    @cached_property
-    def _population(self) -> Population:
-        shown = self.density[:, : self.dims - self.hidden].reshape(self.n_actions, -1)
-        return Population(self._made.contexts, self.n_actions, frozen(shown))
-
-    @property
-    def action_features(self) -> Floats:
-        """(k, shown dimensions x categories): p(e|a), which is the one-hot code where embeddings are not drawn."""
-        features = self._population.action_features
-        assert features is not None
-        return features
 
     def scores(self, contexts: Floats) -> Floats:
         """s_d(x, c), weighted by importance: (b, d) -> (b, dims, categories)."""
@@ -119,11 +105,8 @@ class EmbeddingWorld(ScoredWorld):
         for codes in np.ndindex(*(self.categories,) * self.dims):
             chance = np.prod([self.density[:, d, c] for d, c in enumerate(codes)], axis=0)
             if chance.any():
-                total += _sigmoid(scores[:, range(self.dims), codes].sum(axis=1))[:, None] * chance
+                total += sigmoid(scores[:, range(self.dims), codes].sum(axis=1))[:, None] * chance
         return total
-
-    def _means(self, members: Ints) -> Floats:
-        return self.q(self._made.contexts[members])
 
     def sample(self, n: int, seed: int) -> LoggedData:
         """A log of n rows."""
@@ -131,36 +114,26 @@ class EmbeddingWorld(ScoredWorld):
 
     def sample_embeddings(self, n: int, seed: int) -> tuple[LoggedData, Ints]:
         """A log of n rows and the (n, shown dimensions) categories drawn with them, for MIPS(row_embeddings=...)."""
-        rng = generator(seed, 0xE3B)
+        rng = generator(seed, self.stream)
         inner = generator(0, 0x0B9) if self.obp_defects else rng
         members, actions = self._population.draw(n, self.logging, rng, inner)
         edges = np.cumsum(self.density[actions], axis=2)
         u = inner.random((n, self.dims, 1)) * edges[:, :, -1:]
         codes = (edges <= u).sum(axis=2)
-        scores = self.scores(self._made.contexts[members])
+        scores = self.scores(self._population.contexts[members])
         mean = np.take_along_axis(scores, codes[:, :, None], axis=2)[:, :, 0].sum(axis=1)
         if self.reward == "logistic":
-            rewards = (rng.random(n) < _sigmoid(mean)).astype(np.float64)
+            rewards = (rng.random(n) < sigmoid(mean)).astype(np.float64)
         else:
             rewards = mean + self.reward_std * rng.standard_normal(n)
         return self._population.log(members, actions, rewards, self.logging), codes[:, : self.dims - self.hidden]
 
-    def value(self, policy: Policy) -> float:
-        """The true value of a policy of contexts: an exact sum over the population."""
-        return self._population.value(policy, self._means)
 
-
-@final
-@dataclass(frozen=True, eq=False)
-class _Parts:
-    contexts: Floats
+class _Parts(NamedTuple):
+    population: Population
     density: Floats
     intercepts: Floats
     slopes: Floats
     importance: Floats
     shift: Floats
     scale: Floats
-
-
-def _sigmoid(x: Floats) -> Floats:
-    return 0.5 * (1 + np.tanh(0.5 * x))

@@ -8,11 +8,11 @@ from typing import final
 
 import numpy as np
 
-from cael.common.types import Floats, frozen
-from cael.errors import InputError, positive_int
-from cael.log.logged import BATCH_BYTES, Batch, LoggedData
+from cael.common.types import Array, Floats, frozen
+from cael.errors import positive_int
+from cael.log.logged import LoggedData
 from cael.policies.policy import Policy, as_policy, probabilities
-from cael.worlds.world import ScoredWorld, draw_actions
+from cael.worlds.world import ScoredWorld, check_settings, draw_actions, unlogged
 
 
 @final
@@ -38,12 +38,7 @@ class PaperWorld(ScoredWorld):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        positive_int("n_actions", self.n_actions, least=2)
-        positive_int("context_dim", self.context_dim)
-        if not self.reward_std >= 0:
-            raise InputError(f"reward_std must be >= 0; got {self.reward_std!r}.")
-        if not np.isfinite(self.gamma):
-            raise InputError(f"gamma must be finite; got {self.gamma!r}.")
+        check_settings(self)
 
     @cached_property
     def action_features(self) -> Floats:
@@ -55,30 +50,30 @@ class PaperWorld(ScoredWorld):
 
     def q(self, contexts: Floats) -> Floats:
         """Expected rewards of all actions, (b, d) -> (b, k)."""
-        gap = contexts[:, :1] - np.arange(1, self.n_actions + 1) / self.n_actions
-        return 10 * np.exp(-(gap**2))
+        return self.mean(contexts[:, :1], np.arange(self.n_actions))
+
+    def mean(self, x_1: Floats, actions: Array) -> Floats:
+        """Expected rewards of actions in contexts with this first coordinate."""
+        return 10 * np.exp(-((x_1 - (actions + 1) / self.n_actions) ** 2))
 
     def sample(self, n: int, seed: int) -> LoggedData:
         """A log of n rows; block by block, so that no n x k array is made."""
         positive_int("n", n, least=2)
         rng = np.random.default_rng(np.random.SeedSequence([seed, 0xCAE1]))
         contexts = rng.random((n, self.context_dim))
-        size = max(1, BATCH_BYTES // (8 * self.n_actions))
-        actions, mean = np.empty(n, dtype=np.intp), np.empty(n)
-        for start in range(0, n, size):
-            part = slice(start, min(start + size, n))
-            block = contexts[part]
-            p = probabilities(self.logging, self._batch(block))
-            actions[part] = draw_actions(p, rng) if self.gamma else rng.integers(0, self.n_actions, len(block))
-            mean[part] = 10 * np.exp(-((block[:, 0] - (actions[part] + 1) / self.n_actions) ** 2))
-        rewards = mean + self.reward_std * rng.standard_normal(n)
+        taken = [
+            draw_actions(probabilities(self.logging, part), rng)
+            if self.gamma
+            else rng.integers(0, self.n_actions, len(part))
+            for part in unlogged(contexts, self.n_actions).parts()
+        ]
+        return self.log(contexts, np.concatenate(taken), self.logging, rng)
+
+    def log(self, contexts: Floats, actions: Array, logging: Policy, rng: np.random.Generator) -> LoggedData:
+        """The log of these actions, with rewards that are drawn for them."""
+        rewards = self.mean(contexts[:, 0], actions) + self.reward_std * rng.standard_normal(len(contexts))
         return LoggedData(
-            contexts,
-            actions,
-            rewards,
-            logging=self.logging,
-            n_actions=self.n_actions,
-            action_features=self.action_features,
+            contexts, actions, rewards, logging=logging, n_actions=self.n_actions, action_features=self.action_features
         )
 
     def value(self, policy: Policy) -> float:
@@ -88,14 +83,11 @@ class PaperWorld(ScoredWorld):
         for policies that depend on x_1 alone, as those of this world do. The other coordinates follow a Sobol
         sequence: for policies that depend on them the result is a quasi-Monte Carlo value.
         """
-        policy = as_policy(policy)
+        policy, total = as_policy(policy), 0.0
         contexts, weights = self._nodes
-        size = max(1, BATCH_BYTES // (8 * self.n_actions))
-        total = 0.0
-        for start in range(0, len(contexts), size):
-            block = contexts[start : start + size]
-            reward = np.einsum("ij,ij->i", probabilities(policy, self._batch(block, start)), self.q(block))
-            total += float(weights[start : start + size] @ reward)
+        for part in unlogged(contexts, self.n_actions, self.action_features).parts():
+            rewards = np.einsum("ij,ij->i", probabilities(policy, part), self.q(part.contexts))
+            total += float(weights[part.rows] @ rewards)
         return total
 
     @cached_property
@@ -114,10 +106,3 @@ class PaperWorld(ScoredWorld):
             sobol = qmc.Sobol(self.context_dim - 1, rng=np.random.default_rng(0))
             contexts[:, 1:] = sobol.random_base2(int(np.ceil(np.log2(len(x_1)))))[: len(x_1)]
         return contexts, (half * weight).ravel()
-
-    def _batch(self, contexts: Floats, start: int = 0) -> Batch:
-        n = len(contexts)
-        return Batch(
-            rows=slice(start, start + n), contexts=contexts, actions=np.zeros(n, dtype=np.intp), rewards=np.zeros(n),
-            propensities=None, n_actions=self.n_actions, action_features=self.action_features,
-        )  # fmt: skip

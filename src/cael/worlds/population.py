@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
 from cael.common.types import Floats, Ints
-from cael.errors import InputError, positive_int
-from cael.log.logged import BATCH_BYTES, Batch, LoggedData
+from cael.errors import positive_int
+from cael.log.logged import Batch, LoggedData
 from cael.policies.policy import Policy, as_policy, probabilities
-from cael.worlds.world import draw_actions
+from cael.worlds.world import draw_actions, unlogged
 
 
 @final
@@ -29,32 +29,12 @@ class Population:
 
     def batch(self, members: Ints) -> Batch:
         """Members of the population as rows that a policy can see."""
-        none = np.zeros(len(members))
-        return Batch(
-            rows=members, contexts=self.contexts[members], actions=np.zeros(len(members), dtype=np.intp), rewards=none,
-            propensities=None, n_actions=self.n_actions, action_features=self.action_features,
-        )  # fmt: skip
-
-    def blocks(self, members: Ints) -> list[Ints]:
-        """The members in runs whose (rows x k) table fits a block of memory."""
-        size = max(1, BATCH_BYTES // (8 * self.n_actions))
-        return [members[start : start + size] for start in range(0, len(members), size)]
-
-    def value(self, policy: Policy, means: Callable[[Ints], Floats]) -> float:
-        """(1/N) sum over members and actions of policy x mean reward: exact, no sampling."""
-        policy = as_policy(policy)
-        every = np.arange(len(self.contexts))
-        total = [
-            float(np.einsum("ij,ij->", probabilities(policy, self.batch(part)), means(part)))
-            for part in self.blocks(every)
-        ]
-        return sum(total) / len(every)
+        return unlogged(self.contexts[members], self.n_actions, self.action_features, members)
 
     def draw(self, n: int, policy: Policy, rng: np.random.Generator, actions: np.random.Generator) -> tuple[Ints, Ints]:
         """n members and the actions that `policy` takes for them; `actions` is the generator of the latter."""
-        positive_int("n", n, least=2)
-        members = rng.integers(0, len(self.contexts), n)
-        taken = [draw_actions(probabilities(policy, self.batch(part)), actions) for part in self.blocks(members)]
+        members = rng.integers(0, len(self.contexts), positive_int("n", n, least=2))
+        taken = [draw_actions(probabilities(policy, part), actions) for part in self.batch(members).parts()]
         return members, np.concatenate(taken)
 
     def log(self, members: Ints, actions: Ints, rewards: Floats, logging: Policy) -> LoggedData:
@@ -64,23 +44,60 @@ class Population:
         )  # fmt: skip
 
 
+class PopulationWorld(ABC):
+    """A world over a population, which is the first of what it is made of."""
+
+    _made: Any
+
+    @property
+    def _population(self) -> Population:
+        population: Population = self._made[0]
+        return population
+
+    @property
+    def n_actions(self) -> int:
+        """The number of actions k."""
+        return self._population.n_actions
+
+    @property
+    def action_features(self) -> Floats | None:
+        """(k, m) numbers that describe the actions, or None."""
+        return self._population.action_features
+
+    @abstractmethod
+    def _means(self, members: Batch) -> Floats:
+        """Expected rewards of all actions for some members of the population, (b, k)."""
+
+    def value(self, policy: Policy) -> float:
+        """The true value of a policy of contexts: an exact sum over the population."""
+        policy, everyone = as_policy(policy), self._population.batch(np.arange(len(self._population.contexts)))
+        sums = [
+            float(np.einsum("ij,ij->", probabilities(policy, part), self._means(part))) for part in everyone.parts()
+        ]
+        return sum(sums) / len(everyone)
+
+
+class DrawnWorld(PopulationWorld):
+    """One whose logs are members, then actions, then rewards, all drawn from one random stream. stream: its number."""
+
+    stream: ClassVar[int]
+
+    @property
+    @abstractmethod
+    def logging(self) -> Policy:
+        """The policy that makes the logs."""
+
+    @abstractmethod
+    def _rewards(self, members: Ints, actions: Ints, rng: np.random.Generator) -> Floats:
+        """(n,) rewards of members of the population for the actions taken."""
+
+    def sample(self, n: int, seed: int) -> LoggedData:
+        """A log of n rows, contexts with replacement."""
+        rng = generator(seed, self.stream)
+        members, actions = self._population.draw(n, self.logging, rng, rng)
+        return self._population.log(members, actions, self._rewards(members, actions, rng), self.logging)
+
+
 def generator(seed: int, world: int) -> np.random.Generator:
     """The random stream of a log: its seed, and a number that keeps the worlds apart."""
     return np.random.default_rng(np.random.SeedSequence([positive_int("seed", seed, least=0), world]))
-
-
-def check_common(n_actions: int, context_dim: int, population: int, epsilon: float, **numbers: float) -> None:
-    """The checks that the worlds share; `numbers` must be finite."""
-    positive_int("n_actions", n_actions, least=2)
-    positive_int("context_dim", context_dim)
-    positive_int("population", population, least=2)
-    if not 0 <= epsilon <= 1:
-        raise InputError(f"epsilon must be in [0, 1]; got {epsilon!r}.")
-    for name, value in numbers.items():
-        if not np.isfinite(value):
-            raise InputError(f"{name} must be finite; got {value!r}.")
-
-
-def check_noise(name: str, value: float) -> None:
-    if not 0 <= value < np.inf:
-        raise InputError(f"{name} must be >= 0 and finite; got {value!r}.")

@@ -4,21 +4,37 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 
 from cael.common.types import Floats, Ints, frozen
-from cael.errors import positive_int
-from cael.log.logged import LoggedData
-from cael.policies.policy import Policy
-from cael.worlds.population import Population, check_common, check_noise, generator
-from cael.worlds.world import ScoredWorld
+from cael.worlds.population import DrawnWorld, Population
+from cael.worlds.world import ScoredWorld, check_settings
+
+
+class SmoothWorld(ScoredWorld, DrawnWorld):
+    """Normal contexts, features and noise. least_features: how few features an action may have."""
+
+    least_features: ClassVar[int]
+    context_dim: int
+    feature_dim: int
+    reward_std: float
+    population: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        check_settings(self, feature_dim=self.least_features)
+
+    def _rewards(self, members: Ints, actions: Ints, rng: np.random.Generator) -> Floats:
+        batch = self._population.batch(members)
+        mean = batch.in_parts(lambda part, rows: self.q(part.contexts)[np.arange(len(part)), actions[rows]])
+        return mean + self.reward_std * rng.standard_normal(len(members))
 
 
 @final
 @dataclass(frozen=True)
-class IndependentWorld(ScoredWorld):
+class IndependentWorld(SmoothWorld):
     """Rewards that are independent across actions: what one action earns says nothing about another.
 
     q(x, a) = b_a + sin(w_a'x + c_a) with b_a, w_a, c_a drawn for each action on its own. The action features, if
@@ -29,6 +45,8 @@ class IndependentWorld(ScoredWorld):
     LoggedData(n=100, n_actions=60, context_dim=5, propensities, logging, action_features)
     """
 
+    stream: ClassVar[int] = 0x1DE
+    least_features: ClassVar[int] = 0
     n_actions: int = 60
     context_dim: int = 5
     reward_std: float = 0.5
@@ -38,45 +56,24 @@ class IndependentWorld(ScoredWorld):
     population: int = 10_000
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        check_common(self.n_actions, self.context_dim, self.population, self.epsilon, gamma=self.gamma)
-        check_noise("reward_std", self.reward_std)
-        positive_int("feature_dim", self.feature_dim, least=0)
-
     @cached_property
     def _made(self) -> tuple[Population, Floats, Floats, Floats]:
-        rng = np.random.default_rng(np.random.SeedSequence([self.seed, 0x1DE]))
+        rng = np.random.default_rng(np.random.SeedSequence([self.seed, self.stream]))
         contexts = rng.standard_normal((self.population, self.context_dim))
         base, phase = rng.standard_normal(self.n_actions), rng.uniform(0, 2 * np.pi, self.n_actions)
         slopes = rng.standard_normal((self.context_dim, self.n_actions)) / np.sqrt(self.context_dim)
         features = frozen(rng.standard_normal((self.n_actions, self.feature_dim))) if self.feature_dim else None
         return Population(contexts, self.n_actions, features), base, phase, slopes
 
-    @property
-    def action_features(self) -> Floats | None:
-        """(k, feature_dim), or None."""
-        return self._made[0].action_features
-
     def q(self, contexts: Floats) -> Floats:
         """Expected rewards of all actions, (b, d) -> (b, k)."""
         _, base, phase, slopes = self._made
         return base + np.sin(contexts @ slopes + phase)
 
-    def _means(self, members: Ints) -> Floats:
-        return self.q(self._made[0].contexts[members])
-
-    def sample(self, n: int, seed: int) -> LoggedData:
-        """A log of n rows."""
-        return _normal_log(self, self._made[0], n, generator(seed, 0x1DE))
-
-    def value(self, policy: Policy) -> float:
-        """The true value of a policy of contexts: an exact sum over the population."""
-        return self._made[0].value(policy, self._means)
-
 
 @final
 @dataclass(frozen=True)
-class DenseWorld(ScoredWorld):
+class DenseWorld(SmoothWorld):
     """A problem where every input matters: all context coordinates and all features of the action enter the reward.
 
     q(x, a) = x'B f(a) / sqrt(d m) + tanh(x'C f(a) / sqrt(d m)) with dense B, C; contexts and features f(a) are standard
@@ -86,6 +83,8 @@ class DenseWorld(ScoredWorld):
     LoggedData(n=100, n_actions=200, context_dim=10, propensities, logging, action_features)
     """
 
+    stream: ClassVar[int] = 0xDE5E
+    least_features: ClassVar[int] = 1
     n_actions: int = 200
     context_dim: int = 10
     feature_dim: int = 10
@@ -95,50 +94,16 @@ class DenseWorld(ScoredWorld):
     population: int = 10_000
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        check_common(self.n_actions, self.context_dim, self.population, self.epsilon, gamma=self.gamma)
-        check_noise("reward_std", self.reward_std)
-        positive_int("feature_dim", self.feature_dim)
-
     @cached_property
     def _made(self) -> tuple[Population, Floats, Floats]:
-        rng = np.random.default_rng(np.random.SeedSequence([self.seed, 0xDE5E]))
+        rng = np.random.default_rng(np.random.SeedSequence([self.seed, self.stream]))
         contexts = rng.standard_normal((self.population, self.context_dim))
         features = frozen(rng.standard_normal((self.n_actions, self.feature_dim)))
         scale = np.sqrt(self.context_dim * self.feature_dim)
         linear, bent = rng.standard_normal((2, self.context_dim, self.feature_dim)) / scale
         return Population(contexts, self.n_actions, features), linear @ features.T, bent @ features.T
 
-    @property
-    def action_features(self) -> Floats | None:
-        """(k, feature_dim)."""
-        return self._made[0].action_features
-
     def q(self, contexts: Floats) -> Floats:
         """Expected rewards of all actions, (b, d) -> (b, k)."""
         _, linear, bent = self._made
         return contexts @ linear + np.tanh(contexts @ bent)
-
-    def _means(self, members: Ints) -> Floats:
-        return self.q(self._made[0].contexts[members])
-
-    def sample(self, n: int, seed: int) -> LoggedData:
-        """A log of n rows."""
-        return _normal_log(self, self._made[0], n, generator(seed, 0xDE5E))
-
-    def value(self, policy: Policy) -> float:
-        """The true value of a policy of contexts: an exact sum over the population."""
-        return self._made[0].value(policy, self._means)
-
-
-def _normal_log(
-    world: IndependentWorld | DenseWorld, population: Population, n: int, rng: np.random.Generator
-) -> LoggedData:
-    members, actions = population.draw(n, world.logging, rng, rng)
-    mean = np.empty(n)
-    at = 0
-    for part in population.blocks(members):
-        rows = slice(at, at + len(part))
-        mean[rows] = world.q(population.contexts[part])[np.arange(len(part)), actions[rows]]
-        at += len(part)
-    return population.log(members, actions, mean + world.reward_std * rng.standard_normal(n), world.logging)

@@ -21,9 +21,8 @@ from cael.log.pieces import Piece
 from cael.policies.policy import Policy
 
 if TYPE_CHECKING:
-    from cael.embedding.rewards import SparseRewards
+    from cael.embedding.exact.rewards import SparseRewards
 
-SUMMED = ("second", "cross", "roughness", "lost", "smoothed")
 MOST_TOP = 2**15
 """Of so many of the largest weights at each end of the blend, the tail index is made at most."""
 
@@ -55,9 +54,9 @@ class Largest:
         """The largest of (1 - share) smoothed + share sharp, sorted: exactly those that no other row can exceed."""
         shares = np.array([1 - share, share])
         used = shares > 0
-        found = (shares[:, None] * self.pairs).sum(axis=0)
-        sure = found >= float(shares[used] @ self.floors[used])
-        return np.sort(found[sure] if sure.any() else found)
+        weights = (shares[:, None] * self.pairs).sum(axis=0)
+        sure = weights >= float(shares[used] @ self.floors[used])
+        return np.sort(weights[sure] if sure.any() else weights)
 
 
 def largest(smoothed: Floats, sharp: Floats, most: int) -> Largest:
@@ -67,7 +66,7 @@ def largest(smoothed: Floats, sharp: Floats, most: int) -> Largest:
 @final
 @dataclass(frozen=True, eq=False)
 class PathSums:
-    """Of some rows. sums: (5, J) of SUMMED. tops: of each of the J bandwidths."""
+    """Of some rows. sums: (5, J) of the numbers of `weights_of` after the first. tops: of each of the J bandwidths."""
 
     sums: Floats
     tops: tuple[Largest, ...]
@@ -109,7 +108,7 @@ class Path:
 
     @property
     def columns(self) -> tuple[Member, ...]:
-        """The columns of `embedding.scores`, and r - f."""
+        """The columns of `scores`, and r - f."""
         return tuple(Member(self, number) for number in range(2 * len(self.bandwidths) + 3))
 
     def around(self) -> AbstractContextManager[None]:
@@ -120,25 +119,25 @@ class Path:
 
     def of(self, piece: Piece, policy: Policy, logging: Policy | None) -> tuple[Floats, PathSums]:
         """The columns (2J + 3, n) of a batch, and its sums."""
-        from cael.embedding.scores import columns_of
-        from cael.embedding.weight_paths import CPU, DEVICE_BYTES, TABLES, block_path, cells_of, width_of
+        from cael.embedding.exact.scores import columns_of
+        from cael.embedding.exact.weight_paths import CPU, DEVICE_BYTES, TABLES, cells_of, weights_of, width_of
 
         assert logging is not None
         device = self.rewards.device if self.on_device else CPU
         n, count = len(piece), len(self.bandwidths)
         weights, f_logged, f_target = np.empty((count, n)), np.empty(n), np.empty(n)
-        sums, pitches = np.zeros((len(SUMMED), count)), self.bandwidths * self.unit
+        sums, pitches = np.zeros((5, count)), self.bandwidths * self.unit
         fold, whole = piece.folds(self.folds, self.seed), piece.batch()
         width = width_of(policy, whole.part(slice(0, 1)), self.drawn)
         size = max(1, (DEVICE_BYTES if self.on_device else BATCH_BYTES) // (8 * TABLES * width))
         for number in range(self.folds):
             rows = np.flatnonzero(fold == number)
             for at in range(0, len(rows), size):
-                some = rows[at : at + size]
-                cells = cells_of(logging, policy, self.rewards, number, whole.some(some), self.drawn, self.seed)
-                block = block_path(cells, pitches, device)
-                weights[:, some], f_logged[some], f_target[some] = block.weights, block.f_logged, block.f_target
-                sums += np.stack([getattr(block, name).sum(axis=1) for name in SUMMED])
+                part = rows[at : at + size]
+                cells = cells_of(logging, policy, self.rewards, number, whole.some(part), self.drawn, self.seed)
+                numbers = weights_of(cells, pitches, device)
+                weights[:, part], sums = numbers[0], sums + numbers[1:].sum(axis=2)
+                f_logged[part], f_target[part] = cells.logged(cells.f), np.einsum("ij,ij->i", cells.pi, cells.f)
         columns = columns_of(weights, f_logged, f_target, piece.rewards, self.form, self.r0)
-        tops = tuple(largest(each, weights[0], self.top) for each in weights)
+        tops = tuple(largest(smoothed, weights[0], self.top) for smoothed in weights)
         return np.concatenate([columns, (piece.rewards - f_logged)[None]]), PathSums(sums, tops)

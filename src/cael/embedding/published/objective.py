@@ -10,13 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cael.embedding import losses
-from cael.embedding.inner import SoftmaxHead, sklearn_head
-from cael.embedding.losses import SortedWeights
 from cael.embedding.network import Network, Parameters
+from cael.embedding.published import losses
+from cael.embedding.published.inner import SoftmaxHead, sklearn_head
+from cael.embedding.published.losses import SortedWeights
 from cael.embedding.rows import gather_rows
 from cael.embedding.settings import Objective
 from cael.embedding.training import Step
+from cael.estimators.problem import Problem
 from cael.log.logged import LoggedData
 from cael.policies.policy import Policy, probabilities
 
@@ -47,14 +48,13 @@ class WeightSource:
         size = sum(len(log) * log.n_actions for log in logs) * 4 * (1 + 3 * sort + log_mu)
         self.kept: RowWeights | None = None
         if size <= CACHE_BYTES:
-            every = torch.stack([torch.arange(len(log)) for log in logs])
-            self.kept = self._make(every)
+            self.kept = self._make(torch.stack([torch.arange(len(log)) for log in logs]))
 
     def rows(self, rows: Tensor, every_action: bool = True) -> RowWeights:
         """The weights of these rows (T, B); not every_action: only their sums of squares are looked at."""
-        if self.kept is None:
-            return self._make(rows.cpu())
         kept = self.kept
+        if kept is None:
+            return self._make(rows.cpu())
         if not every_action:
             return RowWeights(kept.w[:, :0], gather_rows(kept.squares, rows), None, None)
         order = None
@@ -64,14 +64,23 @@ class WeightSource:
         return RowWeights(gather_rows(kept.w, rows), gather_rows(kept.squares, rows), order, log_mu)
 
     def _make(self, rows: Tensor) -> RowWeights:
-        ratios, logs_mu = [], []
-        for log, policy, some in zip(self.logs, self.policies, rows.numpy(), strict=True):
-            ratio, log_mu_rows = all_weights(log.take(some), policy)
-            ratios.append(ratio)
-            logs_mu.append(log_mu_rows)
-        w = torch.as_tensor(np.stack(ratios), dtype=torch.float32).to(self.device)
-        log_mu = torch.as_tensor(np.stack(logs_mu), dtype=torch.float32).to(self.device) if self.log_mu else None
+        tables = [
+            all_weights(log.take(of_log), policy)
+            for log, policy, of_log in zip(self.logs, self.policies, rows.numpy(), strict=True)
+        ]
+        ratios, logs_mu = zip(*tables, strict=True)
+        w = torch.as_tensor(np.stack(ratios)).to(self.device)
+        log_mu = torch.as_tensor(np.stack(logs_mu)).to(self.device) if self.log_mu else None
         return RowWeights(w, (w**2).sum(dim=-1), losses.sort_weights(w) if self.sort else None, log_mu)
+
+
+def weights_for(problems: Sequence[Problem], settings: Objective, device: torch.device) -> WeightSource | None:
+    """What the loss needs of the weights; None: nothing."""
+    if settings.alpha + settings.beta == 0:
+        return None
+    sort = settings.bias == "gini" and settings.alpha > 0 and settings.posterior_gradient
+    logs, policies = [problem.log for problem in problems], [problem.policy for problem in problems]
+    return WeightSource(logs, policies, device, sort=sort, log_mu=settings.offset)
 
 
 def all_weights(log: LoggedData, policy: Policy) -> tuple[np.ndarray, np.ndarray]:
@@ -91,11 +100,15 @@ def all_weights(log: LoggedData, policy: Policy) -> tuple[np.ndarray, np.ndarray
 
 @final
 class CAELLoss:
-    """L_R + alpha L_bias + beta L_var of a mini-batch, for each trial; refits the posterior on the batch first."""
+    """L_R + alpha L_bias + beta L_var of a mini-batch, for each trial; refits the posterior on the batch first.
 
-    def __init__(self, network: Network, settings: Objective, weights: WeightSource, n: int, n_actions: int) -> None:
-        self.network, self.settings, self.weights = network, settings, weights
-        self.n, self.n_actions = n, n_actions
+    weights: of the logs; none are needed where alpha and beta are 0.
+    """
+
+    def __init__(self, network: Network, settings: Objective, weights: WeightSource | None = None) -> None:
+        self.network, self.settings = network, settings
+        if weights is not None:
+            self.weights, self.n, self.n_actions = weights, len(weights.logs[0]), weights.logs[0].n_actions
         self.head: SoftmaxHead | None = None
 
     def __call__(self, parameters: Parameters, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
@@ -108,26 +121,26 @@ class CAELLoss:
             return total, parts
         biased = step.record or (s.alpha > 0 and s.posterior_gradient)
         whole = biased or s.posterior_gradient or s.variance == "direct" or s.inner == "sklearn"
-        given = self.weights.rows(step.rows, whole or s.offset)
-        z, squares = self.fit(e if s.posterior_gradient else e.detach(), step, given)
+        weights = self.weights.rows(step.rows, whole or s.offset)
+        z, squares = self.fit(e if s.posterior_gradient else e.detach(), step, weights)
         n = self.n if s.variance_n == "dataset" else step.rows.shape[1]
         p = None
         if whole:
-            p = self.posterior(z, step, given)
+            p = self.posterior(z, step, weights)
             squares = (p**2).sum(dim=-1)
         if s.variance == "paper":
             inside = r_hat if s.reward_gradient else r_hat.detach()
-            parts["variance"] = losses.variance_loss(inside, squares, given.squares, n)
+            parts["variance"] = losses.variance_loss(inside, squares, weights.squares, n)
         else:
-            parts["variance"] = losses.direct_variance_loss(step.r, p, given.w, n)
+            parts["variance"] = losses.direct_variance_loss(step.r, p, weights.w, n)
         total = total + s.beta * parts["variance"]
         if biased:
-            per_row = losses.sharp_bias(p, given.w) if s.bias == "sharp" else losses.half_gini(p, _sorted(given))
+            per_row = losses.sharp_bias(p, weights.w) if s.bias == "sharp" else losses.half_gini(p, _sorted(weights))
             parts["bias"] = losses.bias_loss(per_row)
             total = total + s.alpha * parts["bias"]
         return total, parts
 
-    def fit(self, e: Tensor, step: Step, given: RowWeights) -> tuple[Tensor, Tensor | None]:
+    def fit(self, e: Tensor, step: Step, weights: RowWeights) -> tuple[Tensor, Tensor | None]:
         """Refit the head on this batch; its inputs z, and sum_a mu(a|z)^2 of the rows where the solver knows it."""
         z = torch.cat([step.x, e], dim=-1) if self.settings.features == "xe" else e
         if self.head is None:
@@ -136,19 +149,19 @@ class CAELLoss:
             self.head = SoftmaxHead(start, self.settings.C, self.settings.offset)
         with torch.no_grad():
             if self.settings.inner == "softmax":
-                return z, self.head.fit(z.detach(), step.a, self._log_mu(given))[1]
+                return z, self.head.fit(z.detach(), step.a, self._log_mu(weights))[1]
             self.head.table = sklearn_head(z, step.a, self.n_actions, self.settings.C)
             return z, None
 
-    def posterior(self, z: Tensor, step: Step, given: RowWeights) -> Tensor:
+    def posterior(self, z: Tensor, step: Step, weights: RowWeights) -> Tensor:
         """mu(a|z) (T, B, k) by the fitted head; differentiable in z, the head held constant."""
         assert self.head is not None
         seen = torch.zeros(len(z), self.n_actions, dtype=torch.bool, device=z.device).scatter(1, step.a, True)
-        return self.head.posterior(z, seen, self._log_mu(given))
+        return self.head.posterior(z, seen, self._log_mu(weights))
 
-    def _log_mu(self, given: RowWeights) -> Tensor | None:
-        return given.log_mu if self.settings.offset else None
+    def _log_mu(self, weights: RowWeights) -> Tensor | None:
+        return weights.log_mu if self.settings.offset else None
 
 
-def _sorted(given: RowWeights) -> SortedWeights:
-    return losses.sort_weights(given.w) if given.sorted is None else given.sorted
+def _sorted(weights: RowWeights) -> SortedWeights:
+    return losses.sort_weights(weights.w) if weights.sorted is None else weights.sorted

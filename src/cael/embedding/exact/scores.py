@@ -7,21 +7,21 @@ r - r0, with a constant r0 near the rewards, wherever it is not taken less f: so
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, final
 
 import numpy as np
 
 from cael.common.types import Floats
-from cael.embedding.blend import BOUND, Blend, PathFacts, blend
+from cael.embedding.exact.blend import BOUND, Blend, PathFacts, blend
 from cael.engine.score import Score
 from cael.estimators.selection import slope
 from cael.inference.diagnostics import NOTHING_LEARNED, Candidate, Diagnostics, EmbeddingFacts, WeightFacts, weighted_by
 from cael.inference.estimate import Estimate
 
 if TYPE_CHECKING:
-    from cael.embedding.rewards import SparseRewards
+    from cael.embedding.exact.path_part import KeptPath
+    from cael.embedding.exact.rewards import SparseRewards
 
 HOLES, ENOUGH = 0.01, 10.0
 """The sharp estimate leaves the model out only if less target mass than HOLES lies on actions that are never logged,
@@ -80,21 +80,6 @@ def weight_of(means: Floats, j: int) -> Score:
 
 @final
 @dataclass(frozen=True)
-class PathMeans:
-    """Means over rows of what `WeightPath` has for each of them, (J,) each. shift: of `smoothed` less f_target."""
-
-    bandwidths: Floats
-    unit: float
-    drawn: int | None
-    second: Floats
-    cross: Floats
-    roughness: Floats
-    lost: Floats
-    shift: Floats
-
-
-@final
-@dataclass(frozen=True)
 class WeightNumbers:
     """Of the weights that were used: effective sample size, the largest, and the tail index (None: no tail)."""
 
@@ -103,97 +88,67 @@ class WeightNumbers:
     tail: float | None
 
 
-class PathRows(ABC):
-    """What the choice asks of the rows.
-
-    n: how many. r0: taken off the rewards. means: (2J + 2,) of the columns. path: other means. residual, reward:
-    variances of r - f and of r. unsupported: target mass on actions that the logging policy never plays.
-    """
-
-    n: int
-    r0: float
-    means: Floats
-    path: PathMeans
-    residual: float
-    reward: float
-    unsupported: float | None
-
-    @abstractmethod
-    def variance(self, score: Score) -> float:
-        """The squared standard error of the mean of a score."""
-
-    @abstractmethod
-    def weights(self, j: int, share: float) -> WeightNumbers:
-        """Of (1 - share) W_j + share W_0."""
-
-    @abstractmethod
-    def estimate(self, name: str, score: Score, diagnostics: Diagnostics) -> Estimate:
-        """The estimate whose contributions are the score."""
-
-
-def choose_bandwidth(name: str, rows: PathRows, rewards: SparseRewards, form: str, selector: str | float) -> Estimate:
+def choose_bandwidth(name: str, rows: KeptPath, rewards: SparseRewards, form: str, selector: str | float) -> Estimate:
     """Choose a bandwidth, blend, and tell everything that was looked at."""
-    scores, path = scores_of(rows.means, form, rows.r0), rows.path
+    scores = scores_of(rows.means, form, rows.r0)
     facts, anchor = path_facts(rows, rewards.explained, scores, form)
     chosen = _selected(facts, selector)
     j, share = chosen.index, chosen.share
     score = scores[j].blended(anchor, share) if selector == "blend" else scores[j]
-    second = (
-        (1 - share) ** 2 * path.second[j] + share**2 * path.second[0] + 2 * share * (1 - share) * path.cross[j]
-    )  # fmt: skip
-    told = replace(
+    sharp, mixed = share**2 * rows.second[0], 2 * share * (1 - share) * rows.cross[j]
+    second = (1 - share) ** 2 * rows.second[j] + sharp + mixed
+    diagnostics = replace(
         _weighted(rows, rewards, j, share, float(second)),
         bias_bound=chosen.bias_bound,
         stderr_floor=float(np.sqrt(_noise(rows, form) * second / rows.n)),
         path=_candidates(facts, chosen),
         embedding=EmbeddingFacts(
-            bandwidth=float(path.bandwidths[j]),
-            unit=path.unit,
+            bandwidth=float(rows.bandwidths[j]),
+            unit=rows.unit,
             sharp_share=share,
             explained=rewards.explained,
             inputs=rewards.inputs if rewards.members[0] else 0,
             network_share=rewards.share if rewards.learned else 0.0,
             penalty=rewards.penalty,
             losses=tuple(tuple(map(float, row)) for row in rewards.losses),
-            roughness=float(path.roughness[j]),
-            lost_mass=float(path.lost[j]),
+            roughness=float(rows.roughness[j]),
+            lost_mass=float(rows.lost[j]),
             error=float(np.sqrt(_squared_error(facts, chosen, selector))),
             trained_rows=rewards.rows,
-            candidates=path.drawn,
+            candidates=rows.drawn,
         ),
     )
-    return rows.estimate(name, score, told)
+    return rows.estimate(name, score, diagnostics)
 
 
-def _weighted(rows: PathRows, rewards: SparseRewards, j: int, share: float, second: float) -> Diagnostics:
+def _weighted(rows: KeptPath, rewards: SparseRewards, j: int, share: float, second: float) -> Diagnostics:
     """What the weights (1 - share) W_j + share W_0 say; second: their second moment."""
-    path, n = rows.path, rows.n
     w = weight_of(rows.means, j).blended(weight_of(rows.means, 0), share)
     # The second moment of the weights is known, and so the error of their mean; what few matching rows show is less.
     excess = second - 1 if second - 1 > ROUNDING else 0.0
-    error = max(float(np.sqrt(rows.variance(w))), float(np.sqrt(excess / n)))
+    error = max(float(np.sqrt(rows.variance(w))), float(np.sqrt(excess / rows.n)))
     numbers, mean = rows.weights(j, share), w.mean(rows.means)
     # What a sample of actions loses is no fault of the log.
-    own_loss = 0.0 if path.drawn is None else (1 - share) * float(path.lost[j]) + share * float(path.lost[0])
-    z = (mean - 1 + own_loss) / error if error > SAME else None
-    facts = WeightFacts(n, mean, z, numbers.tail, rows.unsupported, 1 - own_loss)
+    lost_by_us = 0.0 if rows.drawn is None else (1 - share) * float(rows.lost[j]) + share * float(rows.lost[0])
+    z = (mean - 1 + lost_by_us) / error if error > SAME else None
+    facts = WeightFacts(rows.n, mean, z, numbers.tail, rows.unsupported, 1 - lost_by_us)
     extra = () if rewards.explained > 0 else (NOTHING_LEARNED,)
     return weighted_by(numbers.effective, numbers.largest, facts, cross_fitted=True, extra=extra)
 
 
-def path_facts(rows: PathRows, explained: float, scores: list[Score], form: str) -> tuple[PathFacts, Score]:
+def path_facts(rows: KeptPath, explained: float, scores: list[Score], form: str) -> tuple[PathFacts, Score]:
     """What the choice looks at, and the score of the sharp estimate.
 
     The sharp estimate is SNIPS where that has the smaller standard error, and the doubly robust one elsewhere.
     Variances are the larger of what the contributions show and of what the known second moments of the weights imply:
     with few matching rows the first is far too small.
     """
-    n, path, robust = rows.n, rows.path, is_robust(form)
-    anchor, second = scores[0], path.second
+    n, robust, second = rows.n, is_robust(form), rows.second
+    anchor = scores[0]
     worth = n / max(float(second[0]), 1e-300)
     seen = np.array([rows.variance(score) for score in scores])
     sharp = float(seen[0])
-    if robust and path.lost[0] <= HOLES and worth >= ENOUGH and rows.means[1] > 0:
+    if robust and rows.lost[0] <= HOLES and worth >= ENOUGH and rows.means[1] > 0:
         snips = snips_of(rows.means, rows.r0)
         variance = rows.variance(snips)
         if variance < sharp:
@@ -201,29 +156,29 @@ def path_facts(rows: PathRows, explained: float, scores: list[Score], form: str)
     noise = _noise(rows, form)
     gap = np.array([rows.variance(score.minus(anchor)) for score in scores])
     return PathFacts(
-        bandwidths=path.bandwidths,
+        bandwidths=rows.bandwidths,
         values=np.array([score.mean(rows.means) for score in scores]),
         sharp=anchor.mean(rows.means),
         variance=np.maximum(np.append(sharp, seen[1:]), noise * second / n),
-        gap=np.maximum(gap, noise * np.maximum(second[0] - 2 * path.cross + second, 0) / n),
-        roughness=path.roughness,
-        shift=np.zeros(len(scores)) if robust else path.shift,
+        gap=np.maximum(gap, noise * np.maximum(second[0] - 2 * rows.cross + second, 0) / n),
+        roughness=rows.roughness,
+        shift=np.zeros(len(scores)) if robust else rows.shift,
         rows=worth,
         residual=rows.residual,
         reward=rows.reward,
         explained=explained,
-        hole=float(path.lost[0]) ** 2 * noise,
+        hole=float(rows.lost[0]) ** 2 * noise,
     ), anchor
 
 
-def _noise(rows: PathRows, form: str) -> float:
+def _noise(rows: KeptPath, form: str) -> float:
     return rows.residual if is_robust(form) else rows.reward
 
 
 def _selected(facts: PathFacts, selector: str | float) -> Blend:
-    found = blend(facts)
+    best = blend(facts)
     if selector == "blend":
-        return found
+        return best
     if selector == "slope":
         at = slope(facts.values, WIDTH * np.sqrt(facts.variance))[-1]
     else:
@@ -232,9 +187,9 @@ def _selected(facts: PathFacts, selector: str | float) -> Blend:
         bound = BOUND * float(np.sqrt(facts.hole))
     else:
         # Without the blend, the posterior mean of the bias is not taken away: it is a part of the bound.
-        mean = found.shares[at] * abs(facts.values[at] - facts.sharp)
-        bound = float(mean + BOUND * np.sqrt(max(found.errors[at] - facts.variance[at], 0.0)))
-    return replace(found, index=at, share=float(at == 0), bias_bound=bound)
+        mean = best.shares[at] * abs(facts.values[at] - facts.sharp)
+        bound = float(mean + BOUND * np.sqrt(max(best.errors[at] - facts.variance[at], 0.0)))
+    return replace(best, index=at, share=float(at == 0), bias_bound=bound)
 
 
 def _squared_error(facts: PathFacts, chosen: Blend, selector: str | float) -> float:

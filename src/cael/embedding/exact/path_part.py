@@ -7,8 +7,8 @@ from typing import final
 
 import numpy as np
 
-from cael.embedding.path_group import Path
-from cael.embedding.scores import PathMeans, PathRows, WeightNumbers, choose_bandwidth
+from cael.embedding.exact.path_group import Path
+from cael.embedding.exact.scores import WeightNumbers, choose_bandwidth
 from cael.engine.answer import Answer
 from cael.engine.columns import Column, Reward
 from cael.engine.parts import Part
@@ -37,25 +37,32 @@ class PathPart(Part):
 
 
 @final
-class KeptPath(PathRows):
-    """What the choice asks of the rows, from an answer."""
+class KeptPath:
+    """What the choice asks of the rows, from an answer.
+
+    n: how many. r0: taken off the rewards. means: (2J + 2,) of the columns. bandwidths, unit, drawn: of the path.
+    second, cross, roughness, lost: (J,) means over rows of the numbers of `weights_of`; shift: of `smoothed`
+    less f_target. residual, reward: variances of r - f and of r. unsupported: target mass on actions that the logging
+    policy never plays.
+    """
 
     def __init__(self, answer: Answer, path: Path) -> None:
-        sums = answer.partial.groups[answer.work.groups.index(path)]
         *columns, left = path.columns
-        self.answer, self.sums, self.columns, self.target = answer, sums, tuple(columns), path.target
+        self.answer, self.columns, self.target = answer, tuple(columns), path.target
+        self.sums = answer.partial.groups[answer.work.groups.index(path)]
         self.n, self.r0, self.means = answer.n, answer.r0, answer.means(self.columns)
-        second, cross, roughness, lost, smoothed = sums.sums / self.n
-        self.path = PathMeans(
-            path.bandwidths, path.unit, path.drawn, second, cross, roughness, lost, smoothed - self.means[0]
-        )
+        self.bandwidths, self.unit, self.drawn = path.bandwidths, path.unit, path.drawn
+        self.second, self.cross, self.roughness, self.lost, smoothed = self.sums.sums / self.n
+        self.shift = smoothed - self.means[0]
         self.residual, self.reward = answer.variance(left), answer.variance(Reward())
         self.unsupported = answer.unsupported(path.target)
 
     def variance(self, score: Score) -> float:
+        """The squared standard error of the mean of a score."""
         return self.answer.combination(self.columns, score).stderr ** 2
 
     def weights(self, j: int, share: float) -> WeightNumbers:
+        """Of (1 - share) W_j + share W_0."""
         self.answer.need_support(self.target)
         w = np.zeros(len(self.means))
         w[1 + j] += 1 - share
@@ -65,4 +72,5 @@ class KeptPath(PathRows):
         return WeightNumbers(self.n / (1 + max(variance, 0.0) / mean / mean) if mean > 0 else 0.0, largest, tail)
 
     def estimate(self, name: str, score: Score, diagnostics: Diagnostics) -> Estimate:
+        """The estimate whose contributions are the score."""
         return self.answer.estimate(name, self.columns, score, diagnostics)

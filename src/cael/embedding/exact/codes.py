@@ -15,7 +15,7 @@ from typing import final
 
 import numpy as np
 
-from cael.common.types import Floats
+from cael.common.types import Floats, Ints
 
 LEAST = float(np.finfo(np.float64).tiny)
 """A code with less probability than this is never reached: a ratio to it would overflow."""
@@ -63,8 +63,10 @@ def rounded(f: Floats, mu: Floats, pi: Floats, pitch: float, shifts: int = 4) ->
     """Stochastic rounding of f to a grid: f between two points goes to each with the probability of its nearness.
 
     A code that is exact in O(k) per row. The grid is put at `shifts` evenly spaced places, and W is the mean over them:
-    the place is part of the code. pitch -> 0 is `sharp` (where no two actions have the same f), pitch -> inf is `flat`.
+    the place is part of the code. pitch -> 0 is `sharp` (where no two actions have the same f), pitch = inf is `flat`.
     """
+    if np.isinf(pitch):
+        return flat(mu, pi)
     b, k = f.shape
     base = (f - f.min(axis=1, keepdims=True)) / pitch
     row = np.arange(b)[:, None]
@@ -77,18 +79,20 @@ def rounded(f: Floats, mu: Floats, pi: Floats, pitch: float, shifts: int = 4) ->
         m = int(cell.max()) + 2
         at = (row * m + cell).astype(np.intp).ravel()
 
-        def total(mass: Floats, at: np.ndarray = at, low: Floats = lower, up: Floats = upper, m: int = m) -> Floats:
-            lower_sum: Floats = np.bincount(at, (mass * low).ravel(), b * m).astype(np.float64, copy=False)
-            lower_sum += np.bincount(at + 1, (mass * up).ravel(), b * m)
-            return lower_sum
-
-        p_mu, p_pi = total(mu), total(pi)
+        p_mu, p_pi = (_total(mass, at, lower, upper, b * m) for mass in (mu, pi))
         rho = _ratio(p_pi, p_mu)
         below, above = rho[at].reshape(b, k), rho[at + 1].reshape(b, k)
         weights += lower * below + upper * above
         lost += np.where(p_mu > LEAST, 0.0, p_pi).reshape(b, m).sum(axis=1)
         rough += 0.5 * (lower * np.abs(pi - mu * below) + upper * np.abs(pi - mu * above)).sum(axis=1)
     return Smoothed(weights / shifts, lost / shifts, rough / shifts)
+
+
+def _total(mass: Floats, at: Ints, lower: Floats, upper: Floats, size: int) -> Floats:
+    """The mass (b, k) on each of `size` points: the share `lower` falls on point `at` (b * k,), `upper` on the next."""
+    total: Floats = np.bincount(at, (mass * lower).ravel(), size).astype(np.float64, copy=False)
+    total += np.bincount(at + 1, (mass * upper).ravel(), size)
+    return total
 
 
 def _closed_up(cell: Floats) -> Floats:

@@ -8,7 +8,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from cael.embedding.reward_network import Weights
+from cael.embedding.exact.reward_network import Weights
 
 BETA1, BETA2, EPS = 0.9, 0.99, 1e-8
 
@@ -25,9 +25,9 @@ class ProximalAdam:
     def __init__(self, start: Weights, penalty: Tensor) -> None:
         self.penalty = penalty[:, None, None]
         self.width = start["first"].shape[2]
-        self.flat = torch.cat([each.flatten(1) for each in start.values()], dim=1)
+        self.flat = torch.cat([table.flatten(1) for table in start.values()], dim=1)
         self.m, self.v = torch.zeros_like(self.flat), torch.zeros_like(self.flat)
-        self.p = self._views({name: each.shape for name, each in start.items()})
+        self.p = self._views({name: table.shape for name, table in start.items()})
 
     def _views(self, shapes: dict[str, torch.Size]) -> Weights:
         parts = torch.split(self.flat, [int(shape[1:].numel()) for shape in shapes.values()], dim=1)
@@ -40,7 +40,7 @@ class ProximalAdam:
 
     def grow(self, at: int, count: int) -> None:
         """Room for so many more action inputs, from place `at`; they begin at 0."""
-        shapes = {name: each.shape for name, each in self.p.items()}
+        shapes = {name: table.shape for name, table in self.p.items()}
         trials, inputs, width = shapes["first"]
         shapes["first"] = torch.Size((trials, inputs + count, width))
         self.flat, self.m, self.v = (
@@ -53,7 +53,7 @@ class ProximalAdam:
         """One step in place, by the gradients of p's tables in their order. pace: (3,) the learning rate, and what the
         two averages have seen of their whole."""
         rate, up, down = pace
-        g = torch.cat([each.flatten(1) for each in gradients], dim=1)
+        g = torch.cat([gradient.flatten(1) for gradient in gradients], dim=1)
         self.m.lerp_(g, 1 - BETA1)
         squares = g.mul_(g)
         inputs = self._inputs(squares)

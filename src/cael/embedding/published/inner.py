@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cael.embedding.graphs import beforehand
 from cael.embedding.settings import Objective
 from cael.errors import InputError
 from cael.log.logged import LoggedData
@@ -163,12 +164,12 @@ class _Likelihood:
         better = loss <= state.loss * (1 + 10 * torch.finfo(loss.dtype).eps)
         if not loss.is_cuda and bool(better.all()):
             return State(new, loss, gradient, p, p, torch.ones_like(state.step))
-        some = better[:, None, None]
-        p = torch.where(some, p, state.p)
+        taken = better[:, None, None]
+        p = torch.where(taken, p, state.p)
         return State(
-            torch.where(some, new, state.x),
+            torch.where(taken, new, state.x),
             torch.where(better, loss, state.loss),
-            torch.where(some, gradient, state.gradient),
+            torch.where(taken, gradient, state.gradient),
             p,
             p,
             torch.where(better, 1.0, state.step / 2),
@@ -246,8 +247,7 @@ class Start:
 
     def finish(self, state: State) -> tuple[Tensor, Tensor, Tensor]:
         """The new table (T, p + 1, k), the largest component of the gradient (T,), and sum p^2 of the rows (T, B)."""
-        found = torch.where(self.fun.real[:, None], state.x, self.warm)
-        table = self.table.scatter(2, self.place, found)
+        table = self.table.scatter(2, self.place, torch.where(self.fun.real[:, None], state.x, self.warm))
         return table, state.gradient.abs().amax(dim=(1, 2)), (state.p * state.p).sum(dim=-1)
 
 
@@ -271,12 +271,11 @@ class GraphedFit:
                 state = start.fun.advance(state)
             return start, state
 
-        aside = torch.cuda.Stream()
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):  # what is allocated once per process must not be captured
+        def once() -> None:
             start, state = begin()
             start.finish(start.fun.advance(state))
-        torch.cuda.current_stream().wait_stream(aside)
+
+        beforehand(once)
         self.first, self.more, self.last = (torch.cuda.CUDAGraph() for _ in range(3))
         with torch.cuda.graph(self.first):
             self.start, self.state = begin()
@@ -290,7 +289,7 @@ class GraphedFit:
             self.state.step.copy_(state.step)
             self.largest.copy_(self.state.gradient.abs().max())
         with torch.cuda.graph(self.last):
-            self.found = self.start.finish(self.state)
+            self.result = self.start.finish(self.state)
 
     def fits(self, z: Tensor, a: Tensor) -> bool:
         return self.z.shape == z.shape and self.z.dtype == z.dtype and self.a.shape == a.shape
@@ -298,15 +297,15 @@ class GraphedFit:
     def __call__(
         self, z: Tensor, a: Tensor, table: Tensor, tolerance: float, max_iter: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        for mine, given in ((self.z, z), (self.a, a), (self.table, table)):
-            mine.copy_(given)
+        for mine, new in ((self.z, z), (self.a, a), (self.table, table)):
+            mine.copy_(new)
         self.first.replay()
         steps = FIRST_STEPS
         while float(self.largest) > tolerance and steps < max_iter:
             self.more.replay()
             steps += MORE_STEPS
         self.last.replay()
-        return self.found[0].clone(), self.found[1].clone(), self.found[2].clone()
+        return self.result[0].clone(), self.result[1].clone(), self.result[2].clone()
 
 
 def fit_all_rows(features: Sequence[np.ndarray], logs: Sequence[LoggedData], settings: Objective, max_iter: int,
@@ -321,8 +320,8 @@ def fit_all_rows(features: Sequence[np.ndarray], logs: Sequence[LoggedData], set
         raise InputError("a posterior over actions needs at least two different logged actions.")
     if len(logs) * n * k * 8 > FINAL_BYTES:
         return [
-            fit_softmax(log, each, C=settings.C, offset=settings.offset, max_iter=max_iter)
-            for log, each in zip(logs, features, strict=True)
+            fit_softmax(log, of_log, C=settings.C, offset=settings.offset, max_iter=max_iter)
+            for log, of_log in zip(logs, features, strict=True)
         ]
     z = torch.as_tensor(np.stack(features), dtype=torch.float64, device=device)
     a = torch.as_tensor(np.stack([log.actions for log in logs]), device=device)
@@ -334,13 +333,11 @@ def fit_all_rows(features: Sequence[np.ndarray], logs: Sequence[LoggedData], set
         torch.zeros(len(logs), z.shape[2] + 1, k, dtype=z.dtype, device=device), settings.C, settings.offset
     )
     left, _ = head.fit(z, a, log_mu, tolerance=1e-6, max_iter=max_iter)
-    found = []
+    posteriors = []
     for table, log, gradient in zip(head.table.cpu().numpy(), logs, left.tolist(), strict=True):
-        classes = np.arange(k) if settings.offset else np.unique(log.actions)
-        found.append(
-            SoftmaxPosterior(classes, table[:-1, classes], table[-1, classes], settings.offset, gradient <= 1e-5)
-        )
-    return found
+        of = np.arange(k) if settings.offset else np.unique(log.actions)
+        posteriors.append(SoftmaxPosterior(of, table[:-1, of], table[-1, of], settings.offset, gradient <= 1e-5))
+    return posteriors
 
 
 def sklearn_head(z: Tensor, a: Tensor, k: int, C: float, tolerance: float = 1e-4) -> Tensor:

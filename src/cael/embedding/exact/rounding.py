@@ -5,29 +5,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
-from cael.embedding.codes import LEAST
+from cael.embedding.exact.codes import LEAST
 
 
-class Smoothed(NamedTuple):
-    """As `codes.Smoothed`, of tensors: weights (b, k), lost (b,), roughness (b,)."""
-
-    weights: Tensor
-    lost: Tensor
-    roughness: Tensor
-
-
-def flat(mu: Tensor, pi: Tensor) -> Smoothed:
-    """As `codes.flat`."""
-    return Smoothed(torch.ones_like(mu), mu.new_zeros(len(mu)), 0.5 * (pi - mu).abs().sum(dim=1))
-
-
-def rounded(f: Tensor, mu: Tensor, pi: Tensor, pitch: float, shifts: int = 4) -> Smoothed:
-    """As `codes.rounded`: f, mu, pi (b, k) of 64 bits."""
+def rounded(f: Tensor, mu: Tensor, pi: Tensor, pitch: float, shifts: int = 4) -> tuple[Tensor, Tensor, Tensor]:
+    """The three numbers of `codes.Smoothed` as of `codes.rounded`: f, mu, pi (b, k) of 64 bits."""
+    if pitch == torch.inf:
+        return torch.ones_like(mu), mu.new_zeros(len(mu)), 0.5 * (pi - mu).abs().sum(dim=1)
     b, k = f.shape
     base = (f - f.amin(dim=1, keepdim=True)) / pitch
     row = torch.arange(b, device=f.device)[:, None]
@@ -47,13 +34,13 @@ def rounded(f: Tensor, mu: Tensor, pi: Tensor, pitch: float, shifts: int = 4) ->
         weights += lower * below + upper * above
         lost += torch.where(reached, 0.0, p_pi).reshape(b, m).sum(dim=1)
         rough += 0.5 * (lower * (pi - mu * below).abs() + upper * (pi - mu * above).abs()).sum(dim=1)
-    return Smoothed(weights / shifts, lost / shifts, rough / shifts)
+    return weights / shifts, lost / shifts, rough / shifts
 
 
 def _total(mass: Tensor, at: Tensor, lower: Tensor, upper: Tensor, size: int) -> Tensor:
     """The mass (b, k) on each of `size` points: the share `lower` falls on point `at` (b * k,), `upper` on the next."""
-    found = mass.new_zeros(size).index_add_(0, at, (mass * lower).ravel())
-    return found.index_add_(0, at + 1, (mass * upper).ravel())
+    total = mass.new_zeros(size).index_add_(0, at, (mass * lower).ravel())
+    return total.index_add_(0, at + 1, (mass * upper).ravel())
 
 
 def _closed_up(cell: Tensor) -> Tensor:

@@ -17,8 +17,8 @@ from typing import final
 import numpy as np
 
 from cael.common.types import Floats, Ints
-from cael.embedding import codes
-from cael.embedding.rewards import SparseRewards
+from cael.embedding.exact import codes
+from cael.embedding.exact.rewards import SparseRewards
 from cael.log.logged import Batch
 from cael.policies import draws
 from cael.policies.policy import Policy, draw, probabilities, probability_of, support
@@ -56,19 +56,10 @@ class Cells:
         """
         if bandwidth == 0:
             return codes.Smoothed(self.ratio, self.lost, np.zeros(len(self.f)))
-        found = smooth(self.f, self.mu, self.pi, bandwidth)
+        smooth = codes.rounded(self.f, self.mu, self.pi, bandwidth)
         if self.drawn is None:
-            return found
-        return codes.Smoothed(found.weights, found.lost, found.roughness + 0.5 * found.lost)
-
-
-def smooth(f: Floats, mu: Floats, pi: Floats, bandwidth: float) -> codes.Smoothed:
-    """The weights of one bandwidth; 0 is the plain ratio, infinity the on-policy mean."""
-    if bandwidth == 0:
-        return codes.sharp(mu, pi)
-    if np.isinf(bandwidth):
-        return codes.flat(mu, pi)
-    return codes.rounded(f, mu, pi, bandwidth)
+            return smooth
+        return codes.Smoothed(smooth.weights, smooth.lost, smooth.roughness + 0.5 * smooth.lost)
 
 
 def all_cells(logging: Policy, policy: Policy, rewards: SparseRewards, fold: int, batch: Batch) -> Cells:
@@ -85,10 +76,10 @@ def drawn_cells(
     """The logged action, `size` actions drawn from the logging policy, and those of the target."""
     u = draws.uniforms(seed, batch.draw_numbers, 2 * size)
     played = np.hstack([batch.actions[:, None], draw(logging, batch, u[:, :size])])
-    wanted, mass, listed = _wanted(policy, batch, u[:, size:])
-    none = np.zeros(wanted.shape)
+    aimed, mass, listed = _of_target(policy, batch, u[:, size:])
+    none = np.zeros(aimed.shape)
     distinct, place, (mu, pi, known) = draws.merged(
-        np.hstack([played, wanted]),
+        np.hstack([played, aimed]),
         np.hstack([np.full(played.shape, 1 / (size + 1)), none]),
         np.hstack([np.zeros(played.shape), mass]),
         np.hstack([np.zeros(played.shape), listed]),
@@ -100,24 +91,23 @@ def drawn_cells(
     # Of listed actions the second moment is known; draws from the logging policy are an unbiased sample of the others.
     second = (np.where(known > 0, true_mu, mu) * ratio**2).sum(axis=1)
     lost = np.where(true_mu > codes.LEAST, 0.0, pi).sum(axis=1)
-    return Cells(rewards.predict_at(fold, batch, actions), mu, pi, own, ratio, second, lost, size)
+    return Cells(rewards.predict(fold, batch, actions), mu, pi, own, ratio, second, lost, size)
 
 
-def _wanted(policy: Policy, batch: Batch, u: Floats) -> tuple[Ints, Floats, Floats]:
+def _of_target(policy: Policy, batch: Batch, u: Floats) -> tuple[Ints, Floats, Floats]:
     """Actions (b, m) of the target with masses that sum to 1, and 1 where the action is a listed one."""
-    found = support(policy, batch)
-    if found is None:
-        drawn = draw(policy, batch, u)
-        return drawn, np.full(u.shape, 1 / u.shape[1]), np.zeros(u.shape)
-    listed = (found.actions >= 0).astype(np.float64)
-    if not found.rest.any():
-        return found.actions, found.probabilities, listed
-    others = batch.n_actions - (found.actions >= 0).sum(axis=1)
+    lists = support(policy, batch)
+    if lists is None:
+        return draw(policy, batch, u), np.full(u.shape, 1 / u.shape[1]), np.zeros(u.shape)
+    listed = (lists.actions >= 0).astype(np.float64)
+    if not lists.rest.any():
+        return lists.actions, lists.probabilities, listed
+    others = batch.n_actions - (lists.actions >= 0).sum(axis=1)
     rank = np.minimum((u * others[:, None]).astype(np.intp), np.maximum(others - 1, 0)[:, None])
-    drawn = np.where((others > 0)[:, None], draws.unlisted(found.actions, rank), -1)
-    each = np.broadcast_to((found.rest * others / u.shape[1])[:, None], u.shape)
+    drawn = np.where((others > 0)[:, None], draws.unlisted(lists.actions, rank), -1)
+    mass = np.where(drawn >= 0, (lists.rest * others / u.shape[1])[:, None], 0.0)
     return (
-        np.hstack([found.actions, drawn]),
-        np.hstack([found.probabilities, np.where(drawn >= 0, each, 0.0)]),
+        np.hstack([lists.actions, drawn]),
+        np.hstack([lists.probabilities, mass]),
         np.hstack([listed, np.zeros(u.shape)]),
     )

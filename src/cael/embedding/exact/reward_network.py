@@ -86,13 +86,12 @@ def predict_all(p: Weights, x: Tensor, lifted: Tensor, actions: Tensor | None = 
 
     lifted: (k, h), what each action's active inputs add to the first layer.
     """
-    own, x1 = lifted[None] if actions is None else lifted[actions], with_one(x)[None]
-    first = torch.bmm(x1, of_contexts(p))[0][:, None] + own
+    of_each, x1 = lifted[None] if actions is None else lifted[actions], with_one(x)[None]
+    first = torch.bmm(x1, of_contexts(p))[0][:, None] + of_each
     n, m, h = first.shape
     v, c = readout(p, x1)
     h2 = hidden(p, first.reshape(1, n * m, h)).reshape(n, m, h)
-    found: Tensor = torch.baddbmm(c[0][:, None, None], h2, v[0][..., None])
-    return found[..., 0]
+    return torch.baddbmm(c[0][:, None, None], h2, v[0][..., None])[..., 0]
 
 
 def gradients(p: Weights, inputs: Tensor, r: Tensor, size: int) -> list[Tensor]:

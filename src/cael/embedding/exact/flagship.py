@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 import numpy as np
 
 from cael.common.types import Floats
-from cael.embedding.learned import require_torch
-from cael.embedding.path_group import MOST_TOP, Path
-from cael.embedding.path_part import PathPart
-from cael.embedding.settings import Growth
+from cael.embedding.exact.path_group import MOST_TOP, Path
+from cael.embedding.exact.path_part import PathPart
+from cael.embedding.settings import Growth, require_torch
 from cael.engine.asking import Asking, ask
-from cael.engine.drawn import Sample, sample_in_memory
+from cael.engine.drawn import sample_in_memory
 from cael.engine.parts import Part
 from cael.engine.tally import most_top
 from cael.errors import InputError, NeedsError, choose, positive_int
@@ -23,9 +22,10 @@ from cael.estimators.estimator import Estimator
 from cael.estimators.problem import Problem
 from cael.inference.estimate import Estimate
 from cael.log.held import Held
+from cael.log.logged import LoggedData
 
 if TYPE_CHECKING:
-    from cael.embedding.rewards import SparseRewards
+    from cael.embedding.exact.rewards import SparseRewards
 
 FORMS = ("plain", "self_normalised", "doubly_robust", "self_normalised_doubly_robust")
 BANDWIDTHS = (0.02, 0.04, 0.08, 0.15, 0.3, 0.5, 0.8, 1.3, 2.0, 4.0, 8.0)
@@ -39,19 +39,19 @@ class CAEL(Estimator):
     """Context-action embeddings with exact weights, tuned by itself; the library's first choice.
 
     f(x, a) is the reward that a sparse network (`Growth`), with a ridge model beside it where that adds something,
-    predicts for rows it has not seen. Noise of our own turns f
-    into a code whose distribution is known (`cael.codes.rounded`), so the marginal weight W(x, a) is exact and its mean
-    is 1. The estimate is V = mean_i sum_a pi(a|x_i) f(x_i, a) + sum_i W_i (r_i - f_i) / sum_i W_i, from bandwidth 0
-    (importance weighting) to infinity (the model corrected by its mean residual). The bandwidth is chosen, and blended
-    with the unbiased end, by estimated mean squared error (`cael.embedding.blend`). Biased in general by what f misses;
-    `interval()` allows for a bias up to a bound on it.
+    predicts for rows it has not seen. We add known noise to f and get a code (`cael.codes.rounded`), so the marginal
+    weight W(x, a) is exact and its mean is 1. The estimate is
+    V = mean_i sum_a pi(a|x_i) f(x_i, a) + sum_i W_i (r_i - f_i) / sum_i W_i, from bandwidth 0 (importance weighting) to
+    infinity (the model corrected by its mean residual). The bandwidth is chosen, and blended with the unbiased end, by
+    estimated mean squared error (`cael.embedding.exact.blend`). Biased in general by what f misses; `interval()` allows
+    for a bias up to a bound on it.
 
     form: "plain" (mean W r), "self_normalised", "doubly_robust", "self_normalised_doubly_robust". selector: "blend";
     "slope" takes one bandwidth by SLOPE++; a number is a bandwidth, in units of the spread of f over actions. folds:
     of the cross-fitting. growth: of the network. candidates: the actions of a row that are looked at: "all"; a number
     of draws from the logging policy, beside the logged action and those of the target, which is as exact but loses
-    target mass that no draw is near to (`cael.embedding.grid`); "auto": all while rows times actions are at most five
-    million, and 64 draws beyond. seed: of folds, training and draws.
+    target mass that no draw is near to (`cael.embedding.exact.grid`); "auto": all while rows times actions are at most
+    five million, and 64 draws beyond. seed: of folds, training and draws.
 
     >>> import cael
     >>> log, policy = cael.testing.example()
@@ -61,6 +61,7 @@ class CAEL(Estimator):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("logging", "probabilities")
+    panel: ClassVar[str] = "learned"
     form: str = "self_normalised_doubly_robust"
     selector: str | float = "blend"
     folds: int = 5
@@ -82,26 +83,30 @@ class CAEL(Estimator):
 
     def part(self, asking: Asking, target: int) -> Part:
         asking.require(self.needs, target)
-        missing = to_learn(equal=False)
-        if missing:
-            raise NeedsError(f"it needs {'; and '.join(missing)}.")
+        if importlib.util.find_spec("torch") is None:
+            raise NeedsError("it needs torch, which is not installed (pip install 'cael[learn]').")
         if (self, target) not in asking.learned:
             asking.learned[self, target] = self._path(asking, target)
         return PathPart(self.name, target, asking.learned[self, target], self.selector)
 
     def _path(self, asking: Asking, target: int) -> Path:
         """How the columns of a target are made; the networks are trained where that was not done."""
-        from cael.embedding.weight_paths import DEVICE_CELLS, unit_of
+        from cael.embedding.exact.weight_paths import DEVICE_CELLS, unit_of
 
         log, sample = asking.log, asking.sample(self.growth.rows, self.seed)
-        rewards = self._rewards(asking, sample)
+        if (sample.log.rewards == sample.log.rewards[0]).all():
+            raise NeedsError("it needs rewards that are not all equal, to learn from.")
+        if self.trained_by not in asking.learned:
+            asking.learned[self.trained_by] = self._trained([sample.log], [self.seed])[0]
+        rewards: SparseRewards = asking.learned[self.trained_by]
         drawn, probe = self.drawn(sample.of, log.n_actions), log.probe(contexts=True)
         assert log.logging is not None
         policies = log.logging.on(probe), asking.targets[target].on(probe)
         unit = unit_of(probe, *policies, rewards, self.folds, drawn, self.seed)
         cells = sample.of * (log.n_actions if drawn is None else 2 * drawn)
         on_device = asking.held is not None and rewards.device.type != "cpu" and cells >= DEVICE_CELLS
-        bare = replace(rewards if on_device else rewards.cpu(), folds=tuple(rows[:0] for rows in rewards.folds))
+        models = rewards if on_device else rewards.to(device="cpu")
+        bare = replace(models, folds=tuple(rows[:0] for rows in rewards.folds))
         return Path(
             target, bare, self.bandwidths, unit, drawn, self.folds, self.seed, self.form, asking.r0,
             min(MOST_TOP, most_top(sample.of)), on_device,
@@ -112,39 +117,23 @@ class CAEL(Estimator):
         """What the networks depend on."""
         return self.growth, self.folds, self.seed
 
-    def _rewards(self, asking: Asking, sample: Sample) -> SparseRewards:
-        from cael.embedding.rewards import sparse_rewards
+    def _trained(self, logs: Sequence[LoggedData], seeds: Sequence[int]) -> list[SparseRewards]:
+        from cael.embedding.exact.rewards import sparse_rewards
 
-        missing = to_learn(equal=bool((sample.log.rewards == sample.log.rewards[0]).all()))
-        if missing:
-            raise NeedsError(f"it needs {'; and '.join(missing)}.")
-        if self.trained_by not in asking.learned:
-            split = sample.folds(self.folds, self.seed)
-            trained = sparse_rewards([sample.log], self.growth, self.folds, [self.seed], [split])
-            asking.learned[self.trained_by] = trained[0]
-        rewards: SparseRewards = asking.learned[self.trained_by]
-        return rewards
+        return sparse_rewards(logs, self.growth, self.folds, seeds)
 
     def solve_many(self, problems: Sequence[Problem], seeds: Sequence[int]) -> list[Estimate]:
         """Several problems of one shape, all their networks trained at once."""
-        every = self.trained_on(problems, seeds)
-        return [
-            ask(Held(problem.log), {"": problem.policy}, [own], asked=(own.name,), learned=learned).of(own.name, 0)
-            for problem, (own, learned) in zip(problems, every, strict=True)
-        ]
+        trained = self.trained_on(problems, seeds)
+        return [solved(problem, *each) for problem, each in zip(problems, trained, strict=True)]
 
     def trained_on(self, problems: Sequence[Problem], seeds: Sequence[int]) -> list[tuple[CAEL, dict[Any, Any]]]:
         """For each problem this estimator with its seed, and the networks that it then needs not train."""
         require_torch(type(self).__name__)
-        from cael.embedding.rewards import sparse_rewards
-
-        samples = [
-            sample_in_memory(problem.log, self.growth.rows, seed).log
-            for problem, seed in zip(problems, seeds, strict=True)
-        ]
-        trained = sparse_rewards(samples, self.growth, self.folds, list(seeds))
+        logs = [sample_in_memory(p.log, self.growth.rows, seed).log for p, seed in zip(problems, seeds, strict=True)]
         seeded = [replace(self, seed=seed) for seed in seeds]
-        return [(own, {own.trained_by: rewards}) for own, rewards in zip(seeded, trained, strict=True)]
+        models = self._trained(logs, seeds)
+        return [(cael, {cael.trained_by: rewards}) for cael, rewards in zip(seeded, models, strict=True)]
 
     def drawn(self, rows: int, actions: int) -> int | None:
         """How many actions of each row are drawn; None: all are looked at."""
@@ -160,9 +149,7 @@ class CAEL(Estimator):
         return np.array([0.0, self.selector, np.inf]) if 0 < self.selector < np.inf else np.array([0.0, np.inf])
 
 
-def to_learn(*, equal: bool) -> list[str]:
-    """What CAEL needs beside what is known of the policies, in words. equal: whether all rewards are."""
-    missing = []
-    if importlib.util.find_spec("torch") is None:
-        missing.append("torch, which is not installed (pip install 'cael[learn]')")
-    return [*missing, "rewards that are not all equal, to learn from"] if equal else missing
+def solved(problem: Problem, estimator: Estimator, learned: dict[Any, Any]) -> Estimate:
+    """The estimate of a problem whose networks are trained already."""
+    answer = ask(Held(problem.log), {"": problem.policy}, [estimator], asked=(estimator.name,), learned=learned)
+    return answer.of(estimator.name, 0)

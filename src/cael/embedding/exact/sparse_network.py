@@ -19,12 +19,11 @@ import torch
 from torch import Tensor
 
 from cael.common.progress import progress
+from cael.embedding.exact.inputs import ActionInputs
+from cael.embedding.exact.parallel import ALONE, Processes, processes
+from cael.embedding.exact.proximal import BETA1, BETA2, ProximalAdam
+from cael.embedding.exact.reward_network import Weights, gradients, predict, start, upper, with_one
 from cael.embedding.graphs import Replayed
-from cael.embedding.inputs import ActionInputs
-from cael.embedding.parallel import ALONE, Processes, processes
-from cael.embedding.proximal import BETA1, BETA2, ProximalAdam
-from cael.embedding.reward_network import Weights, gradients, predict, start, upper, with_one
-from cael.embedding.rows import gather_rows
 from cael.embedding.settings import Growth
 from cael.embedding.stream import Stream
 from cael.embedding.training import Batches, TrialData, deterministic, padded
@@ -58,7 +57,7 @@ def grow(
     optimiser = ProximalAdam(start(stream, data.x.shape[2], settings.hidden), penalties)
     # Folds differ in length from log to log: a batch is no larger than what each log of this length can train on.
     batches = Batches(data.rows, min(settings.batch_size, max(2, data.r.shape[1] // 3)), stream)
-    judge, screen = padded(held_out), padded([each[:SCREENED] for each in data.rows])
+    judge, screen = padded(held_out), padded([rows[:SCREENED] for rows in data.rows])
     active = torch.zeros(data.trials, 0, dtype=torch.int64, device=data.x.device)
     rounds: list[Round] = []
     sizes = _sizes(inputs.count)
@@ -84,12 +83,12 @@ def _step(
     optimiser: ProximalAdam, inputs: ActionInputs, data: TrialData, active: Tensor, size: int, everyone: Processes
 ) -> Callable[[Tensor, Tensor], None]:
     """One step of training in place, a function of rows (T, B) and pace (3,); on a GPU it is a graph."""
-    told = inputs.told(active)
+    values = inputs.lookup(active)
 
     def step(rows: Tensor, pace: Tensor) -> None:
-        x, a, r = (gather_rows(each, rows) for each in (data.x, data.a, data.r))
-        found = gradients(optimiser.p, torch.cat([told(a), with_one(x)], dim=-1), r, size)
-        optimiser.step(everyone.added(found), pace)
+        x, a, r = data.at(rows)
+        sums = gradients(optimiser.p, torch.cat([values(a), with_one(x)], dim=-1), r, size)
+        optimiser.step(everyone.added(sums), pace)
 
     return Replayed(step, optimiser.state) if data.x.is_cuda and everyone.count == 1 else step
 
@@ -121,7 +120,7 @@ def _strongest(
     deltas, actions = [], []
     for at in range(0, rows.shape[1], 1024):
         part = slice(at, at + 1024)
-        x, a, r = (gather_rows(each, rows[:, part]) for each in (data.x, data.a, data.r))
+        x, a, r = data.at(rows[:, part])
         x1 = with_one(x)
         first = torch.bmm(torch.cat([inputs.values(a, active), x1], dim=-1), p["first"]).requires_grad_()
         loss = (share[:, part] * (upper(p, first, x1) - r) ** 2).sum()
@@ -140,7 +139,7 @@ def _judged(
     rows, valid = everyone.own(judge[0]), everyone.own(judge[1])
     total = torch.zeros(data.trials, device=data.x.device, dtype=torch.float64)
     for at in range(0, rows.shape[1], 4096):
-        some, ok = rows[:, at : at + 4096], valid[:, at : at + 4096]
-        x, a, r = (gather_rows(each, some) for each in (data.x, data.a, data.r))
-        total += (((predict(p, x, inputs.values(a, active)) - r) ** 2) * ok).sum(dim=1).double()
+        part = slice(at, at + 4096)
+        x, a, r = data.at(rows[:, part])
+        total += (((predict(p, x, inputs.values(a, active)) - r) ** 2) * valid[:, part]).sum(dim=1).double()
     return (everyone.added([total])[0] / counts).cpu().numpy()

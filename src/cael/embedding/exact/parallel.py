@@ -35,10 +35,10 @@ class Processes:
         """The sums over all processes of tensors of one type, in one message."""
         if self.count == 1:
             return list(values)
-        flat = torch.cat([each.reshape(-1) for each in values])
+        flat = torch.cat([value.reshape(-1) for value in values])
         dist.all_reduce(flat)
-        parts = torch.split(flat, [each.numel() for each in values])
-        return [part.reshape(each.shape) for part, each in zip(parts, values, strict=True)]
+        parts = torch.split(flat, [value.numel() for value in values])
+        return [part.reshape(value.shape) for part, value in zip(parts, values, strict=True)]
 
 
 ALONE = Processes()

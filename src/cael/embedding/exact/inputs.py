@@ -18,12 +18,16 @@ SUMS = 2**24
 """Sums over rows of all inputs are made for so many trials at once that they have about so many numbers."""
 
 
-def standardised(values: Floats, weights: Floats | None = None) -> Floats:
-    """Columns at mean 0 and variance 1 under weights (rows); a constant column becomes 0."""
-    mean = np.average(values, axis=0, weights=weights)
-    centred = values - mean
-    spread = np.sqrt(np.average(centred**2, axis=0, weights=weights))
-    return centred / np.where(spread > 1e-12 * (1 + np.abs(mean)), spread, np.inf)
+def centre_and_scale(values: Floats) -> tuple[Floats, Floats]:
+    """Means and standard deviations of columns; a constant column gets a scale that makes it 0."""
+    mean, spread = values.mean(axis=0), values.std(axis=0)
+    return mean, np.where(spread > 1e-12 * (1 + np.abs(mean)), spread, np.inf)
+
+
+def standardised(values: Floats) -> Floats:
+    """Columns at mean 0 and variance 1; a constant column becomes 0."""
+    mean, scale = centre_and_scale(values)
+    return (values - mean) / scale
 
 
 @final
@@ -53,7 +57,7 @@ class ActionInputs:
         column = active.clamp(max=self.features - 1)[:, None]
         return torch.where((active < self.features)[:, None], self.phi[a[..., None], column], own)
 
-    def told(self, active: Tensor) -> Callable[[Tensor], Tensor]:
+    def lookup(self, active: Tensor) -> Callable[[Tensor], Tensor]:
         """`values` of the same inputs for many batches: rows of a table of all actions, where that is not too large."""
         trials, k = self.own.shape
         if trials * k * active.shape[1] > SUMS:
@@ -67,37 +71,31 @@ class ActionInputs:
         return ActionInputs(self.phi, self.own[trial : trial + 1]).values(every[None], active[None])[0]
 
     def norms(
-        self, delta: Tensor, a: Tensor, added: Callable[[Sequence[Tensor]], Sequence[Tensor]] = lambda each: each
+        self, delta: Tensor, a: Tensor, added: Callable[[Sequence[Tensor]], Sequence[Tensor]] = lambda sums: sums
     ) -> Tensor:
-        """The norm over h of `products`, (T, F + k). Only actions that occur are summed over, some trials at a time:
-        with many actions the sums of all would not fit. added: adds sums over processes."""
+        """The norm over h of the sum over rows of input times delta (T, B, h), for all inputs, (T, F + k).
+
+        Only actions that occur are summed over, some trials at a time: with many actions the sums of all would not fit.
+        The sum over rows of phi(a_i) delta_i is the sum over actions of phi(a) times the sum of its rows' delta. added:
+        adds sums over processes.
+        """
         k = self.own.shape[1]
         seen = added([torch.bincount(a.ravel(), minlength=k)])[0].nonzero().ravel()
         place = torch.searchsorted(seen, a)
         count, h = len(seen), delta.shape[2]
-        found = delta.new_zeros(len(delta), self.features + k)
+        norms = delta.new_zeros(len(delta), self.features + k)
         size = max(1, SUMS // (count * h))
         for t in range(0, len(delta), size):
-            some = slice(t, min(t + size, len(delta)))
-            at = torch.arange(some.stop - t, device=a.device)[:, None] * count + place[some]
-            sums = delta.new_zeros((some.stop - t) * count, h).index_add_(0, at.ravel(), delta[some].reshape(-1, h))
+            part = slice(t, min(t + size, len(delta)))
+            at = torch.arange(part.stop - t, device=a.device)[:, None] * count + place[part]
+            sums = delta.new_zeros((part.stop - t) * count, h).index_add_(0, at.ravel(), delta[part].reshape(-1, h))
             sums = added([sums])[0].reshape(-1, count, h)
-            found[some, : self.features] = (self.phi[seen].T @ sums).norm(dim=2)
-            found[some, self.features + seen] = sums.norm(dim=2) * self.own[some][:, seen]
-        return found
-
-    def products(self, delta: Tensor, a: Tensor) -> Tensor:
-        """sum over rows of input times delta (T, B, h), for all inputs: (T, F + k, h)."""
-        t, _, h = delta.shape
-        own = torch.zeros(t, self.own.shape[1], h, device=delta.device, dtype=delta.dtype)
-        place = a[..., None].expand(-1, -1, h)
-        own = own.scatter_add(1, place, delta) * self.own[..., None]
-        # The sum over rows of phi(a_i) delta_i is the sum over actions of phi(a) times the sum of its rows' delta.
-        sums = own / self.own[..., None]
-        return torch.cat([self.phi.T @ sums, own], dim=1)
+            norms[part, : self.features] = (self.phi[seen].T @ sums).norm(dim=2)
+            norms[part, self.features + seen] = sums.norm(dim=2) * self.own[part][:, seen]
+        return norms
 
 
-def action_inputs_of(logs: list[LoggedData], repeats: int, device: torch.device) -> ActionInputs:
+def action_inputs_of(logs: Sequence[LoggedData], repeats: int, device: torch.device) -> ActionInputs:
     """The inputs of logs with the same actions, each log `repeats` times on the trial axis."""
     k = logs[0].n_actions
     features = logs[0].action_features

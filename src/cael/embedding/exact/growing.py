@@ -1,0 +1,161 @@
+"""Networks of several logs trained at once: one of each penalty and fold, by which round and penalty are chosen, and
+then the restarts of what was chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Any, final
+
+import numpy as np
+import torch
+
+from cael.common.types import Array, Floats
+from cael.embedding.exact import sparse_network as sparse
+from cael.embedding.exact.inputs import ActionInputs, action_inputs_of
+from cael.embedding.exact.reward_network import Weights, of_actions
+from cael.embedding.settings import Growth
+from cael.embedding.training import TrialData
+from cael.log.logged import LoggedData
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One trained network: its weights, and its active inputs for all actions (k, c)."""
+
+    weights: Weights
+    table: torch.Tensor
+
+    @cached_property
+    def lifted(self) -> torch.Tensor:
+        """What each action adds to the first layer, (k, h)."""
+        return self.table @ of_actions(self.weights)[0]
+
+
+@final
+@dataclass(frozen=True)
+class Choice:
+    """Of one log. losses: (rounds, penalties) that it chose from. at, penalty: numbers of the best of both."""
+
+    losses: Floats
+    at: int
+    penalty: int
+
+    @property
+    def learned(self) -> bool:
+        """Whether a network is better than the mean reward."""
+        return bool(self.losses.min() < 1)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Grown:
+    """Networks of all logs after every round, `each` of a log, and the inputs that they could choose from."""
+
+    rounds: list[sparse.Round]
+    inputs: ActionInputs
+    each: int
+
+    def member(self, at: int, trial: int) -> Member:
+        last = self.rounds[at]
+        weights = {name: value[trial : trial + 1] for name, value in last.weights.items()}
+        return Member(weights, self.inputs.table(trial, last.active[trial]))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Growing:
+    """Logs, their folds, the means and scales of their contexts and rewards, and how their networks are trained."""
+
+    logs: Sequence[LoggedData]
+    splits: Sequence[Sequence[Array]]
+    scalers: Sequence[tuple[Floats, Floats, float, float]]
+    settings: Growth
+    seeds: Sequence[int]
+    device: torch.device
+
+    def choose(self) -> tuple[list[Choice], Grown]:
+        """What the held-out folds say, of each log."""
+        shape = (len(self.logs), len(self.settings.penalties), len(self.splits[0]))
+        sizes = np.array([[len(fold) for fold in split] for split in self.splits], dtype=np.float64)
+        shares = (sizes / sizes.sum(axis=1, keepdims=True))[:, None, :]
+
+        def judged(rounds: list[sparse.Round]) -> Floats:
+            """(rounds, logs, penalties) mean held-out loss over all rows."""
+            return np.stack([(each.held_out.reshape(shape) * shares).sum(axis=2) for each in rounds])
+
+        def enough(rounds: list[sparse.Round]) -> list[int]:
+            """Of each log, the rounds after which it has gone `patience` of them without a better one; 0: not yet."""
+            best = judged(rounds).min(axis=2)
+            behind = np.arange(len(best)) - np.stack([best[: i + 1].argmin(axis=0) for i in range(len(best))]).T
+            return [next((i + 1 for i, gone in enumerate(of) if gone >= self.settings.patience), 0) for of in behind]
+
+        penalties = [self.settings.penalties] * len(self.logs)
+        first = self._grow(penalties, 1, 0x5BA25E, lambda rounds: all(enough(rounds)))
+        losses, chosen = judged(first.rounds), []
+        # Logs that are trained together go on until all have had enough; each chooses from the rounds it would have
+        # alone.
+        for t, stop in enumerate(enough(first.rounds)):
+            of_log = losses[: stop or None, t]
+            at, penalty = np.unravel_index(int(of_log.argmin()), of_log.shape)
+            chosen.append(Choice(of_log, int(at), int(penalty)))
+        return chosen, first
+
+    def again(self, chosen: Sequence[Choice]) -> Grown | None:
+        """The restarts of what was chosen; None where there are none."""
+        if self.settings.restarts == 1 or not any(choice.learned for choice in chosen):
+            return None
+        last = max(choice.at for choice in chosen if choice.learned)
+        penalties = [(self.settings.penalties[choice.penalty],) for choice in chosen]
+        return self._grow(penalties, self.settings.restarts - 1, 0x5BA25F, lambda rounds: len(rounds) > last)
+
+    def members(self, t: int, choice: Choice, first: Grown, again: Grown | None) -> tuple[tuple[Member, ...], ...]:
+        """For each fold the chosen networks of log t; none if the mean is as good."""
+        folds, restarts = len(self.splits[t]), self.settings.restarts - 1
+        if not choice.learned:
+            return ((),) * folds
+        nets = [[first.member(choice.at, t * first.each + choice.penalty * folds + fold)] for fold in range(folds)]
+        if again is not None:
+            for fold, i in product(range(folds), range(restarts)):
+                nets[fold].append(again.member(choice.at, t * again.each + fold * restarts + i))
+        return tuple(map(tuple, nets))
+
+    def _grow(
+        self, penalties: Sequence[Sequence[float]], times: int, stream: int, done: Callable[[list[sparse.Round]], bool]
+    ) -> Grown:
+        """Networks of the given penalties of each log, of all folds, so many times; on the trial axis in this order."""
+        each = len(penalties[0]) * len(self.splits[0]) * times
+        inputs = action_inputs_of(self.logs, each, self.device)
+        states = (np.random.SeedSequence([seed, stream]).generate_state(each) for seed in self.seeds)
+        seeds = [int(state) for of_log in states for state in of_log]
+        return Grown(sparse.grow(inputs, *self._trials(penalties, times), self.settings, seeds, done), inputs, each)
+
+    def _trials(
+        self, penalties: Sequence[Sequence[float]], times: int
+    ) -> tuple[TrialData, list[torch.Tensor], torch.Tensor]:
+        """The trial axis (log, penalty, fold, restart): data, held-out rows, penalties."""
+        columns: tuple[list[torch.Tensor], ...] = ([], [], [])
+        rows, held_out, strengths = [], [], []
+        for log, split, of_log, (centre, scale, mean, spread) in zip(
+            self.logs, self.splits, penalties, self.scalers, strict=True
+        ):
+            x = self._tensor((log.contexts - centre) / scale, torch.float32)
+            r = self._tensor((log.rewards - mean) / spread, torch.float32)
+            count = len(of_log) * len(split) * times
+            for column, values in zip(columns, (x, self._tensor(np.array(log.actions), torch.int64), r), strict=True):
+                column.append(values.expand(count, *values.shape))
+            others = [np.setdiff1d(np.arange(len(log)), fold) for fold in split]
+            folds = [tuple(map(self._tensor, pair)) for pair in zip(others, split, strict=True)]
+            for penalty, (train, held), _ in product(of_log, folds, range(times)):
+                rows.append(train)
+                held_out.append(held)
+                strengths.append(penalty / np.sqrt(len(train)))
+        # Of one log the columns stay one copy that all trials share.
+        x, a, r = (parts[0] if len(parts) == 1 else torch.cat(parts) for parts in columns)
+        return TrialData(x, a, r, tuple(rows)), held_out, self._tensor(strengths, torch.float32)
+
+    def _tensor(self, values: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
+        return torch.as_tensor(np.asarray(values), dtype=dtype, device=self.device)
