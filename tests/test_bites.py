@@ -16,7 +16,7 @@ from scipy import stats
 import cael
 from cael import Thresholds
 from cael.cli import main
-from cael.embedding import codes
+from cael.embedding.exact import codes
 from cael.engine.asking import as_engine_log, ask
 from cael.engine.columns import Reward, Weight
 from cael.engine.ids import ids_of

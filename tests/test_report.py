@@ -180,8 +180,9 @@ def test_calibration_can_only_make_the_verdict_worse():
 def test_a_calibration_is_one_more_check_of_the_page(coverage, level):
     row = CalibrationRow("SNDR", 0.1, 0.0, coverage, 0.02, coverage, "target", 0.4, 0)
     found = Calibration((row,), ("additive", "target"), 20, 1000, 0.95, True)
-    assert EVALUATION.verdict.level == "ok"
-    assert f"Verdict: {level}" in cael.report.render(EVALUATION, calibration=found)
+    plain = cael.evaluate(LOG, WORLD.target, learn=False)
+    assert plain.verdict.level == "ok"
+    assert f"Verdict: {level}" in cael.report.render(plain, calibration=found)
 
 
 def test_a_log_without_weights_has_a_report_too():

@@ -144,7 +144,8 @@ def run_pytest(project: Project, source: Path, tests: Sequence[str], printed: Pa
     import pytest
 
     # Nobody reads how an assertion failed, and rewriting assertions takes longer than most of these tests.
-    sys.exit(int(pytest.main(["-x", "-q", "--assert=plain", "-p", "no:cacheprovider", "--tb=line", "-rfE", *tests])))
+    options = ["-x", "-q", "--assert=plain", "-m", "not slow", "-p", "no:cacheprovider", "--tb=line", "-rfE"]
+    sys.exit(int(pytest.main([*options, *tests])))
 
 
 def answer_of(project: Project, source: Path, tests: Sequence[str], limit: float) -> tuple[int | None, str]:
