@@ -110,7 +110,7 @@ def test_estimator_with_clusters(estimator):
     testing.check_estimator(estimator, *testing.example(clusters=True))
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=repr)
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: type(policy).__name__)
 def test_policy(policy):
     testing.check_policy(policy, LOG)
 

@@ -162,7 +162,7 @@ def test_every_form_of_a_policy_gives_the_answer_of_a_log_in_memory(spec, tmp_pa
 @pytest.mark.parametrize("policy", [
     cael.Uniform(K), cael.Tabular(np.arange(1.0, K + 1) / 21), cael.Softmax(lambda x: x[:, :1] * np.arange(K)),
     lambda x: np.full((len(x), K), 1 / K), cael.Mixture([cael.Uniform(K), cael.Tabular(np.eye(K)[0])], [0.5, 0.5]),
-], ids=str)  # fmt: skip
+], ids=lambda policy: type(policy).__name__)  # fmt: skip
 def test_functions_of_contexts_are_policies_too(policy, tmp_path, monkeypatch):
     monkeypatch.setattr(budget, "MOST_ROWS", 77)
     log = table(400, 2)

@@ -12,7 +12,7 @@ from cael.embedding.exact.blend import BOUND
 from cael.embedding.exact.flagship import CAEL, solved
 from cael.engine.answer import Answer, spread
 from cael.engine.asking import Asking
-from cael.engine.columns import Column, Residual, Reward
+from cael.engine.columns import Column, Residual, Reward, SecondMoment
 from cael.engine.parts import Part
 from cael.errors import CaelError, SupportError
 from cael.estimators.doubly_robust import SNDR
@@ -58,7 +58,9 @@ class Auto(Estimator):
             except CaelError as error:
                 asking.refuse_files(error)
                 left_out.append(f"Auto left {candidate.name} out: {error}")
-        return AutoPart(self.name, target, tuple(parts), tuple(left_out), self)
+        known = asking.log.logging is not None and asking.targets[target].complete
+        floor = (SecondMoment(target),) if known else ()
+        return AutoPart(self.name, target, tuple(parts), tuple(left_out), self, floor)
 
     def solve_many(self, problems: Sequence[Problem], seeds: Sequence[int]) -> list[Estimate]:
         """Several problems of one shape, all their networks trained at once."""
@@ -92,17 +94,18 @@ class Auto(Estimator):
 @final
 @dataclass(frozen=True, eq=False)
 class AutoPart(Part):
-    """Auto on a target. parts: of the candidates. left_out: why others are."""
+    """Auto on a target. parts: of the candidates. left_out: why others are. floor: what bounds standard errors."""
 
     name: str
     target: int
     parts: tuple[Part, ...]
     left_out: tuple[str, ...]
     estimator: Auto
+    floor: tuple[Column, ...]
 
     @property
     def columns(self) -> tuple[Column, ...]:  # type: ignore[override]
-        return tuple(column for part in self.parts for column in part.columns)
+        return (*(column for part in self.parts for column in part.columns), *self.floor)
 
     def estimate(self, answer: Answer) -> Estimate:
         estimates, left_out = [], list(self.left_out)

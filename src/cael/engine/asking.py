@@ -142,7 +142,7 @@ class Asking:
         """A pass that looks at the weights alone, for settings that depend on them."""
         self.require(("propensities",), target)
         if not self.looks:
-            work = work_of(Asking(self.log, self.targets, self.r0), [], ())
+            work = work_of(Asking(self.log, self.targets, self.r0), [], (), judged=False)
             partial = reduced(run, work, self.log)
             checked(self.log, partial)
             places = [work.place[column] for column in work.tallied]
@@ -170,24 +170,23 @@ def ask(
     asked: Collection[str] = (),
     segments: tuple[str, ...] = (),
     windows: Windows | None = None,
-    controls: Iterable[Outcome] = (),
+    controls: Iterable[Outcome] | None = (),
     learned: dict[Any, Any] | None = None,
 ) -> Answer:
     """One pass over the log (and others before it where models are trained) for all targets and estimators.
 
     asked: names of the estimators whose impossibility is an error; the others are skipped with the reason. windows:
-    of time; their sums are behind those of the segments. controls: outcome models of control variates. learned: what
-    was trained before.
+    of time; their sums are behind those of the segments. controls: outcome models of control variates; None: no lift
+    and no verdict will be asked for, whose checks take sums over all actions of a row. learned: trained before.
     """
     targets = tuple(log.target(policy) for policy in policies.values())
     refuse_functions(log, targets)
     probe = log.probe()
     asking = Asking(log, targets, float(probe.rewards.mean()) if len(probe) else 0.0, learned=learned or {})
     parts, skipped = planned(asking, estimators, asked)
-    control = controlled(asking, controls)
+    judged, control = controls is not None, controlled(asking, controls or ())
     trained = prepared(asking)
-    work = work_of(asking, parts, segments, trained, control)
-    work = replace(work, windows=windows)
+    work = replace(work_of(asking, parts, segments, trained, control, judged=judged), windows=windows)
     with ExitStack() as stack:
         for group in work.groups:
             stack.enter_context(group.around())
@@ -277,10 +276,12 @@ def work_of(
     segments: tuple[str, ...],
     outcomes: dict[Outcome, Predictions] | None = None,
     control: tuple[Control, ...] = (),
+    *,
+    judged: bool = True,
 ) -> Work:
     """What every worker shall do."""
     log, targets = asking.log, asking.targets
-    columns = columns_of(asking, parts, control)
+    columns = columns_of(asking, parts, control, judged)
     predictions = outcomes or {}
     policies = [*targets, *((log.logging,) if log.logging is not None else ())]
     groups = tuple(dict.fromkeys(column.group for column in columns if isinstance(column, Member)))
@@ -296,22 +297,24 @@ def work_of(
         reading, asking.r0, targets, log.logging, predictions, columns,
         tallied=tuple(column for column in weights if column.tallied),
         ruled=tuple(column for column in weights if isinstance(column, Weight) and not column.plain),
-        groups=groups, popularity=popularity(log), top=most_top(log.rows), rows=log.rows, starts=log.starts,
+        groups=groups, popularity=popularity(log) if judged else None, judged=judged,
+        top=most_top(log.rows), rows=log.rows, starts=log.starts,
         clustered=log.clustered, most_clusters=log.most_clusters(len(columns)), keep=isinstance(log, Held),
         segments=len(log.segments) if isinstance(log, Held) else len(segments),
     )  # fmt: skip
 
 
-def columns_of(asking: Asking, parts: Sequence[Part], control: Sequence[Control]) -> tuple[Column, ...]:
+def columns_of(asking: Asking, parts: Sequence[Part], control: Sequence[Control], judged: bool) -> tuple[Column, ...]:
     """The columns of everybody, each once."""
     log, targets = asking.log, asking.targets
     columns: list[Column] = [Reward()]
     if log.has_propensities:
         columns += [Weight(t) for t in range(len(targets))]
     if log.logging is not None:
-        columns += [Surprise(relative=False), Surprise(relative=True)]
         known = [t for t, target in enumerate(targets) if target.complete]
-        columns += [column for t in known for column in (Lost(t), SecondMoment(t))]
+        columns += [Lost(t) for t in known]
+        if judged:
+            columns += [Surprise(relative=False), Surprise(relative=True), *map(SecondMoment, known)]
     of_parts = [column for part in parts for column in part.columns]
     return tuple(dict.fromkeys([*columns, *of_parts, *control]))
 
@@ -328,9 +331,10 @@ def popularity(log: EngineLog) -> Floats | None:
 
 def in_time_order(log: EngineLog, partial: Partial) -> Partial:
     """The stretches of a log in memory follow its timestamps, which need not be in the order of the rows."""
-    if not isinstance(log, Held) or log.log.timestamps is None or partial.block is None:
+    timestamps = log.log.timestamps if isinstance(log, Held) else None
+    if timestamps is None or partial.block is None or (timestamps[1:] >= timestamps[:-1]).all():
         return partial
-    return replace(partial, stretches=stretches_by_time(log.log.timestamps, partial.block))
+    return replace(partial, stretches=stretches_by_time(timestamps, partial.block))
 
 
 def about_logging(log: EngineLog) -> list[str]:

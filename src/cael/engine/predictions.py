@@ -152,7 +152,7 @@ def expected(policy: Policy, piece: Piece, effects: Floats) -> Floats:
     sums = np.empty((len(piece), count))
     if listed is None:
         for part in chunks(len(piece), piece.n_actions):
-            sums[part] = np.einsum("ij,jf->if", probabilities(policy, piece.batch(part)), effects)
+            sums[part] = probabilities(policy, piece.batch(part)) @ effects
         return sums
     excess, named = listed.excess(), np.maximum(listed.actions, 0)
     for part in chunks(len(piece), max(1, named.shape[1]) * count):

@@ -54,7 +54,8 @@ class Work:
     r0: taken off the rewards. columns: to keep. tallied: weights that are counted by size. ruled: weights that a rule
     made. groups: of columns that are made together. popularity: (k,) logs of the mean probabilities of the first rows.
     top: largest weights to keep. rows, starts: of the log and of the first row of each file, where they are known.
-    most_clusters: beyond it, clusters are summed into buckets only. keep: the columns themselves, too.
+    most_clusters: beyond it, clusters are summed into buckets only. keep: the columns themselves, too. judged: the sums
+    by action and by stretch that the checks of a verdict look at.
     """
 
     reading: Reading
@@ -74,6 +75,7 @@ class Work:
     most_clusters: int
     keep: bool
     segments: int
+    judged: bool
     windows: Windows | None = None
 
     @cached_property
@@ -222,6 +224,8 @@ class Summing:
     def _numbers(self, at: int, piece: Piece) -> Ints:
         """The number (n,) of each row's stretch."""
         work = self.work
+        if not work.judged:
+            return np.zeros(len(piece), np.intp)
         if work.rows is None:
             return (piece.file << FILE_BITS) + at + np.arange(len(piece)) // UNCOUNTED * UNCOUNTED
         rows = np.arange(piece.read) if piece.rows is None else piece.rows
@@ -236,6 +240,10 @@ class Summing:
             self.crowded = len(self.clusters[0].keys) > self.work.most_clusters
 
     def _count(self, piece: Piece, policies: list[Policy], logging: Policy | None, filling: Filling) -> None:
+        self.low = min(self.low, float(piece.rewards.min()))
+        self.high = max(self.high, float(piece.rewards.max()))
+        if not self.work.judged:
+            return
         k, actions = piece.n_actions, piece.actions
         self.actions = self.actions.merge(self._actions(piece, logging))
         for t, (target, policy) in enumerate(zip(self.work.targets, policies, strict=True)):
@@ -243,8 +251,6 @@ class Summing:
                 self.masses[t] += totals(policy, piece.batch())
             elif piece.propensities is not None:
                 self.masses[t] += np.bincount(actions, weights=filling.get(Weight(t)), minlength=k)
-        self.low = min(self.low, float(piece.rewards.min()))
-        self.high = max(self.high, float(piece.rewards.max()))
 
     def _actions(self, piece: Piece, logging: Policy | None) -> ActionSums:
         k, actions = piece.n_actions, piece.actions

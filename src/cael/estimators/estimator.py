@@ -63,7 +63,7 @@ class Estimator(ABC):
             problem = Problem(log, policy)
             problem.require(self.name, self.needs)
             return self.solve(problem)
-        return ask(as_engine_log(log), {"": policy}, [self], asked=(self.name,)).of(self.name, 0)
+        return ask(as_engine_log(log), {"": policy}, [self], asked=(self.name,), controls=None).of(self.name, 0)
 
     @property
     def modelled(self) -> Outcome | None:

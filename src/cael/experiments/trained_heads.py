@@ -117,7 +117,9 @@ def one_log(
         values[name] = target + float(w @ residual / w.sum())
     flagship = cael.CAEL(seed=seed)
     trained_before = {flagship.trained_by: rewards}
-    answer = ask(Held(log), {"": world.target}, [flagship], asked=(flagship.name,), learned=trained_before)
+    answer = ask(
+        Held(log), {"": world.target}, [flagship], asked=(flagship.name,), learned=trained_before, controls=None
+    )
     return {**values, "CAEL": answer.of(flagship.name, 0).value}
 
 

@@ -109,7 +109,7 @@ def _with_auto(task: Task, problems: list[Problem]) -> list[Sequence[Answered]]:
     pairs = []
     for problem, (seeded, learned) in zip(problems, trained, strict=True):
         auto = replace(chooser(task), cael=seeded, seed=seeded.seed)
-        answer = ask(Held(problem.log), {"": problem.policy}, [seeded, auto], learned=learned)
+        answer = ask(Held(problem.log), {"": problem.policy}, [seeded, auto], learned=learned, controls=None)
         pairs.append((_of(answer, seeded.name), _of(answer, auto.name)))
     return [list(group) for group in zip(*pairs, strict=True)]
 

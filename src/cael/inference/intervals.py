@@ -238,18 +238,19 @@ def bias_aware(value: float, error: float, bound: float, level: float) -> Interv
 def max_t(columns: Floats, level: float, *, resamples: int = 4000, seed: int = 0) -> float:
     """The factor f for which mean_j +- f stderr_j covers the means of all columns of (units, p) together at `level`.
 
-    Gaussian multipliers on the centred units give the distribution of the largest |t| (Chernozhukov et al. 2013).
+    Gaussian multipliers on the centred units give the distribution of the largest |t| (Chernozhukov et al. 2013): the
+    p sums of a draw are normal, with the covariance of the units, so that as many numbers as columns draw them.
     """
     check_level(level)
     positive_int("resamples", resamples)
     grouped = np.stack([bucketed(column, seed) for column in columns.T], axis=1)
-    m = len(grouped)
     centred = grouped - grouped.mean(axis=0)
     length = np.sqrt((centred**2).sum(axis=0))
     scaled = np.divide(centred, length, out=np.zeros_like(centred), where=length > 0)
+    root = np.linalg.qr(scaled, mode="r")  # its product with itself is the correlation of the columns
     rng = np.random.default_rng(seed)
     sizes = [min(500, resamples - start) for start in range(0, resamples, 500)]
-    largest = np.concatenate([np.abs(rng.standard_normal((size, m)) @ scaled).max(axis=1) for size in sizes])
+    largest = np.concatenate([np.abs(rng.standard_normal((size, len(root))) @ root).max(axis=1) for size in sizes])
     return float(np.quantile(largest, level, method="higher"))
 
 

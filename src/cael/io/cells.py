@@ -53,6 +53,8 @@ def numbers(column: str, chunks: list[Any]) -> tuple[Floats, list[Flaw]]:
     """float64, finite; text is read as numbers where all of a cell is one."""
     parts = [_numbers(column, chunk) for chunk in chunks]
     values = _joined([part[0] for part in parts], np.float64)
+    if np.isfinite(values).all():
+        return values, []
     missing, wrong = _joined([part[1] for part in parts], bool), _joined([part[2] for part in parts], bool)
     example = next((part[3] for part in parts if part[3]), "")
     unread = [Flaw(column, "is not a number", flaw.rows, example) for flaw in flaws(column, {"": wrong})]
@@ -79,7 +81,7 @@ def _numbers(column: str, chunk: Any) -> tuple[Floats, Mask, Mask, str]:
             f"column {column!r} must hold numbers; it holds {chunk.type}. Name another column, or convert this one."
         )
     values = chunk.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return values, np.isnan(values), none, ""
+    return values, np.isnan(values) if np.isnan(values.sum()) else none, none, ""
 
 
 def _text_numbers(chunk: Any) -> tuple[Floats, Mask, Mask, str]:
@@ -97,7 +99,8 @@ def _text_numbers(chunk: Any) -> tuple[Floats, Mask, Mask, str]:
 
 
 def _joined(parts: list[Array], dtype: Any) -> Array:
-    return np.concatenate(parts).astype(dtype, copy=False) if parts else np.empty(0, dtype)
+    joined = parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.empty(0)
+    return joined.astype(dtype, copy=False)
 
 
 def labels(column: str, chunks: list[Any]) -> tuple[Ints, list[Any], list[Flaw]]:
@@ -198,9 +201,10 @@ def lists(column: str, chunks: list[Any], cast: Callable[[str, list[Any]], Any])
         return np.empty(0, np.intp), cast(column, []), []
     n = np.concatenate(lengths)
     values = cast(column, entries)
-    owner = np.repeat(np.arange(len(n)), np.maximum(n, 0))
+    ends = np.cumsum(np.maximum(n, 0)) if values[-1] else n
     wrong = [
-        Flaw(column, f"has an entry that {flaw.what}", np.unique(owner[flaw.rows]), flaw.example) for flaw in values[-1]
+        Flaw(column, f"has an entry that {flaw.what}", np.unique(ends.searchsorted(flaw.rows, "right")), flaw.example)
+        for flaw in values[-1]
     ]
     return n, values[:-1], [*flaws(column, {"is missing": n < 0}), *wrong]
 

@@ -64,9 +64,10 @@ class Mixture(Policy):
 
     def _mean(self, ask: Callable[[Policy], Any]) -> Any:
         """The mean of what all policies answer, by their weights."""
-        total: Any = 0.0
-        for weight, part in zip(self.weights, self.policies, strict=True):
-            total += weight * ask(part)
+        terms = (weight * ask(part) for weight, part in zip(self.weights, self.policies, strict=True))
+        total = next(terms)
+        for term in terms:
+            total += term  # in place: each term is an array of its own
         return total
 
     def probabilities(self, batch: Batch) -> Floats:

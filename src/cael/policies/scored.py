@@ -128,7 +128,9 @@ class EpsilonGreedy(Policy):
         return Support(self.greedy(batch)[:, None], best, np.full(len(batch), rest))
 
     def probabilities(self, batch: Batch) -> Floats:
-        return self.support(batch).table(batch.n_actions)
+        p = np.full((len(batch), batch.n_actions), self.epsilon / batch.n_actions)
+        p[np.arange(len(batch)), self.greedy(batch)] += 1 - self.epsilon
+        return p
 
     def logged_probability(self, batch: Batch) -> Floats:
         return self.epsilon / batch.n_actions + (1 - self.epsilon) * (self.greedy(batch) == batch.actions)

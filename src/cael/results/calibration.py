@@ -177,7 +177,7 @@ def calibrate(
     for at, repeat in np.ndindex(len(kinds), repeats):
         rng = np.random.default_rng([seed, at, repeat])
         planted, truth = plant(base, policy, kinds[at], rng, redraw=redrawn)
-        estimates = {e.estimator: e for e in ask(Held(planted), {"": policy}, usable).estimates(0)[0]}
+        estimates = {e.estimator: e for e in ask(Held(planted), {"": policy}, usable, controls=None).estimates(0)[0]}
         trials[:, at, repeat] = [_outcome(estimates.get(estimator.name), truth, level) for estimator in usable]
     ranked = sorted(map(_row, [e.name for e in usable], trials, [kinds] * len(usable)), key=lambda row: row.rmse)
     return Calibration(tuple(ranked), kinds, repeats, len(base), level, redrawn, thresholds or DEFAULT)

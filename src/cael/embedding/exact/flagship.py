@@ -151,5 +151,7 @@ class CAEL(Estimator):
 
 def solved(problem: Problem, estimator: Estimator, learned: dict[Any, Any]) -> Estimate:
     """The estimate of a problem whose networks are trained already."""
-    answer = ask(Held(problem.log), {"": problem.policy}, [estimator], asked=(estimator.name,), learned=learned)
+    answer = ask(
+        Held(problem.log), {"": problem.policy}, [estimator], asked=(estimator.name,), learned=learned, controls=None
+    )
     return answer.of(estimator.name, 0)
