@@ -25,12 +25,13 @@ from cael.estimators.marginal import encoder
 from cael.estimators.selection import slope
 from cael.inference.diagnostics import Diagnostics, TrainingFacts, doubts
 from cael.inference.estimate import ScoreRange
+from cael.inference.intervals import Interval
 from cael.inference.shrinkage import cochran, shrink
 from cael.inference.weights import tail_index
 from cael.judging.judge import judge
 from cael.log.keys import folds_of_keys, mixed, parts_of_keys
 from cael.results.calibration import Calibration, CalibrationRow, plant
-from cael.results.sheet import number
+from cael.results.sheet import number, text_of
 from tests.streaming.logs import K, table, write
 
 MU, PI, Q = np.array([0.4, 0.3, 0.2, 0.1]), np.array([0.3, 0.25, 0.25, 0.2]), np.array([0.0, 0.2, 0.4, 0.8])
@@ -643,6 +644,8 @@ def test_numbers_are_written_with_five_digits():
     assert number(0.000123456) == "0.00012346"
     assert number(2e15) == "2e+15"
     assert number(-3.14159265, "+") == "-3.1416"
+    interval = Interval(1.0, 2.5, 0.95, "normal")
+    assert [text_of(kind, interval) for kind in ("interval", "lift interval")] == ["[1, 2.5]", "[+1, +2.5]"]
 
 
 # Audits

@@ -72,9 +72,9 @@ def related(name, **limits):
 
 
 def with_bias(bias):
-    estimate = cael.SNDR().estimate(LOG, WORLD.target)
-    bounded = dataclasses.replace(estimate, diagnostics=dataclasses.replace(estimate.diagnostics, bias_bound=0.1))
     answer = ask(as_engine_log(LOG), {"": WORLD.target}, [cael.SNDR()], asked=("SNDR",))
+    estimate = answer.of("SNDR", 0)
+    bounded = dataclasses.replace(estimate, diagnostics=dataclasses.replace(estimate.diagnostics, bias_bound=0.1))
     found = judge(answer, 0, [bounded], "SNDR", thresholds=Thresholds(bias=bias))
     return status(found.checks, "bias")
 
