@@ -132,7 +132,7 @@ def test_a_mis_stated_logging_policy_is_refused_in_memory_and_in_files(tmp_path)
     assert surprise.status == "fail"
 
 
-@pytest.mark.parametrize("name", ["surprise_of", "frequencies_of", "drifting"])
+@pytest.mark.parametrize("name", ["likeliness", "frequencies_of", "drifting"])
 def test_the_comparison_fails_when_a_check_is_taken_out_of_one_path(name, tmp_path, monkeypatch):
     log = WORLD.sample(1200, 0)
     table = as_table(log, WORLD.target)
