@@ -105,6 +105,18 @@ def test_an_evaluation(question):
 
 @QUICK
 @given(questions())
+def test_a_comparison_of_one_policy_says_what_an_evaluation_says(question):
+    log, policies, level, estimator = question
+    evaluation = cael.evaluate(log, policies["one"], estimator, level=level, learn=False, headline=estimator)
+    row = cael.compare(log, {"one": policies["one"]}, estimator, level=level)["one"]
+    assert row.lift.value == pytest.approx(evaluation.lift.value, rel=1e-9)
+    shown = evaluation.lift_interval
+    assert (row.interval.low, row.interval.high) == pytest.approx((shown.low, shown.high), rel=1e-9)
+    assert row.direction == evaluation.direction
+
+
+@QUICK
+@given(questions())
 def test_a_comparison(question):
     log, policies, level, estimator = question
     found = cael.compare(log, policies, estimator, level=level)

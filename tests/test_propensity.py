@@ -132,3 +132,8 @@ def test_without_contexts_the_frequencies_are_all_there_is(world):
     assert "from the frequencies of the actions alone" in table.warnings[0]
     counts = np.bincount(table.log.actions, minlength=10) + 0.5
     assert table_of(table.log.logging, table.log)[0] == pytest.approx(counts / counts.sum())
+
+
+def test_a_scanned_log_is_told_how_to_estimate_its_logging_policy():
+    with pytest.raises(cael.InputError, match=r"takes a log in memory; got ScannedLog.*logging='estimate'"):
+        cael.estimate_logging(cael.scan(cael.examples.path()))

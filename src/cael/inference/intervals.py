@@ -239,10 +239,15 @@ def max_t(columns: Floats, level: float, *, resamples: int = 4000, seed: int = 0
     """The factor f for which mean_j +- f stderr_j covers the means of all columns of (units, p) together at `level`.
 
     Gaussian multipliers on the centred units give the distribution of the largest |t| (Chernozhukov et al. 2013): the
-    p sums of a draw are normal, with the covariance of the units, so that as many numbers as columns draw them.
+    p sums of a draw are normal, with the covariance of the units, so that as many numbers as columns draw them. Of one
+    column the factor is that of a normal interval, without a draw.
     """
+    from scipy.special import ndtri
+
     check_level(level)
     positive_int("resamples", resamples)
+    if columns.shape[1] == 1:
+        return float(ndtri(0.5 + level / 2))
     grouped = np.stack([bucketed(column, seed) for column in columns.T], axis=1)
     centred = grouped - grouped.mean(axis=0)
     length = np.sqrt((centred**2).sum(axis=0))

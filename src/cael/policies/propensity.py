@@ -82,6 +82,11 @@ def estimate_logging(log: LoggedData, *, folds: int = FOLDS, C: float = 1.0, see
     >>> estimate_logging(log)
     EstimatedLogging(240 rows, 8 actions, strength=0.17)
     """
+    if not isinstance(log, LoggedData):
+        raise InputError(
+            f"estimate_logging takes a log in memory; got {type(log).__name__}. A log in files has its logging policy "
+            "estimated by scan(..., logging='estimate')."
+        )
     positive_int("folds", folds, least=2)
     if not (np.isfinite(C) and C > 0):
         raise InputError(f"C must be a positive number; got {C!r}.")
