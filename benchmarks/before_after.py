@@ -156,7 +156,7 @@ TASKS: dict[str, Callable[[Path], Callable[[], Any]]] = {
         lambda: evaluate_command(folder, "--segment", "country", "--segment", "device", "--windows", "8")
     ),
     "evaluate in memory": lambda folder: lambda: evaluate_command(folder),
-    "evaluate within a memory budget (a stream)": lambda folder: lambda: evaluate_command(folder, "--memory", "300MiB"),
+    "evaluate within a memory budget (a stream)": lambda folder: lambda: evaluate_command(folder, "--memory", "400MiB"),
     "stream, given predictions": streamed("q_logged+q_target"),
     "stream, trains ridge": streamed(None),
     "IPS, 10,000 rows, 500 actions": singly("IPS", 10_000, 500),

@@ -190,7 +190,7 @@ def ask(
     with ExitStack() as stack:
         for group in work.groups:
             stack.enter_context(group.around())
-        partial = reduced(run, work, log)
+        partial = replace(reduced(run, work, log), block=work.kept)
     dropped, warnings = checked(log, partial)
     refuse_disorder(partial)
     return Answer(
@@ -299,7 +299,8 @@ def work_of(
         ruled=tuple(column for column in weights if isinstance(column, Weight) and not column.plain),
         groups=groups, popularity=popularity(log) if judged else None, judged=judged,
         top=most_top(log.rows), rows=log.rows, starts=log.starts,
-        clustered=log.clustered, most_clusters=log.most_clusters(len(columns)), keep=isinstance(log, Held),
+        clustered=log.clustered, most_clusters=log.most_clusters(len(columns)),
+        kept=np.empty((len(columns), len(log.log))) if isinstance(log, Held) else None,
         segments=len(log.segments) if isinstance(log, Held) else len(segments),
     )  # fmt: skip
 

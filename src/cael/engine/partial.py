@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, final
 
-import numpy as np
-
 from cael.common.types import Floats
 from cael.engine.ids import Ids
 from cael.engine.moments import Clusters, Moments
@@ -103,7 +101,6 @@ class Partial:
         crowded = self.crowded or other.crowded
         clusters = None if crowded else merged(self.clusters, other.clusters)
         crowded = crowded or (clusters is not None and len(clusters.keys) > self.most_clusters)
-        blocks = [part.block for part in (self, other) if part.block is not None]
         return replace(
             self,
             read=united(self.read, other.read, operator.add),
@@ -115,7 +112,6 @@ class Partial:
             low=min(self.low, other.low),
             high=max(self.high, other.high),
             groups=merged(self.groups, other.groups) if self.groups and other.groups else self.groups or other.groups,
-            block=np.concatenate(blocks, axis=1) if len(blocks) == 2 else None,
             spans={**self.spans, **other.spans},
             firsts=united(self.firsts, other.firsts, min),
             **{name: merged(getattr(self, name), getattr(other, name)) for name in MERGED},

@@ -54,8 +54,8 @@ class Work:
     r0: taken off the rewards. columns: to keep. tallied: weights that are counted by size. ruled: weights that a rule
     made. groups: of columns that are made together. popularity: (k,) logs of the mean probabilities of the first rows.
     top: largest weights to keep. rows, starts: of the log and of the first row of each file, where they are known.
-    most_clusters: beyond it, clusters are summed into buckets only. keep: the columns themselves, too. judged: the sums
-    by action and by stretch that the checks of a verdict look at.
+    most_clusters: beyond it, clusters are summed into buckets only. kept: (p, n) where the columns of a log in memory
+    go. judged: whether to make the sums by action and by stretch that the checks of a verdict look at.
     """
 
     reading: Reading
@@ -73,7 +73,7 @@ class Work:
     starts: tuple[int, ...]
     clustered: bool
     most_clusters: int
-    keep: bool
+    kept: Floats | None
     segments: int
     judged: bool
     windows: Windows | None = None
@@ -115,7 +115,6 @@ class Summing:
     high: float = -np.inf
     groups: tuple[Any, ...] = ()
     ids: Ids | None = None
-    blocks: list[Floats] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         work, k = self.work, self.work.reading.n_actions
@@ -201,8 +200,8 @@ class Summing:
         if piece.ids is not None:
             ids = ids_of(piece.ids, piece.places)
             self.ids = ids if self.ids is None else self.ids.merge(ids)
-        if self.work.keep:
-            self.blocks.append(columns.copy())
+        if self.work.kept is not None:
+            self.work.kept[:, at : at + n] = columns
 
     def _segments(self, piece: Piece, columns: Floats, bucket: Ints) -> None:
         for sums, (labels, codes) in zip(self.segments, piece.segments, strict=True):
@@ -282,7 +281,7 @@ class Summing:
             changed=tuple(self.changed), clusters=self._all_clusters(), crowded=self.crowded,
             segments=tuple(self.segments), flaws=self.flaws, low=self.low, high=self.high,
             most_clusters=self.work.most_clusters, groups=self.groups, spans=spans, firsts=self.times.first,
-            block=np.concatenate(self.blocks, axis=1) if self.blocks else None, ids=self.ids,
+            ids=self.ids,
         )  # fmt: skip
 
     def _all_clusters(self) -> Clusters | None:
