@@ -18,6 +18,8 @@ from cael.errors import InputError
 from cael.io.kinds import is_list, is_number, is_text, is_view
 
 Mask = Array
+LARGE = 2**20
+"""After so many numbers, Arrow is asked to give back the memory that it no longer uses."""
 
 
 @final
@@ -50,16 +52,25 @@ def plain(chunk: Any) -> Any:
 
 
 def numbers(column: str, chunks: list[Any]) -> tuple[Floats, list[Flaw]]:
-    """float64, finite; text is read as numbers where all of a cell is one."""
-    parts = [_numbers(column, chunk) for chunk in chunks]
-    values = _joined([part[0] for part in parts], np.float64)
+    """float64, finite; text is read as numbers where all of a cell is one. The chunks are given up as they are read."""
+    import pyarrow as pa
+
+    values, at, example = np.empty(sum(map(len, chunks))), 0, ""
+    unread: list[Ints] = []
+    while chunks:
+        part, rows, cell = _numbers(column, chunks.pop(0))
+        values[at : at + len(part)] = part
+        unread.append(rows + at)
+        at, example = at + len(part), example or cell
+    if len(values) > LARGE:
+        pa.default_memory_pool().release_unused()  # or Arrow keeps what the chunks took
     if np.isfinite(values).all():
         return values, []
-    missing, wrong = _joined([part[1] for part in parts], bool), _joined([part[2] for part in parts], bool)
-    example = next((part[3] for part in parts if part[3]), "")
-    unread = [Flaw(column, "is not a number", flaw.rows, example) for flaw in flaws(column, {"": wrong})]
+    missing = np.isnan(values)
+    missing[np.concatenate(unread)] = False
+    wrong = [Flaw(column, "is not a number", np.concatenate(unread), example)] if example else []
     infinite = flaws(column, {"is infinite": np.isinf(values)}, values)
-    return values, [*flaws(column, {"is missing": missing & ~wrong}), *unread, *infinite]
+    return values, [*flaws(column, {"is missing": missing}), *wrong, *infinite]
 
 
 def propensities(column: str, chunks: list[Any]) -> tuple[Floats, list[Flaw]]:
@@ -68,34 +79,31 @@ def propensities(column: str, chunks: list[Any]) -> tuple[Floats, list[Flaw]]:
     return values, [*wrong, *flaws(column, {"is not above 0": values <= 0, "is above 1": values > 1}, values)]
 
 
-def _numbers(column: str, chunk: Any) -> tuple[Floats, Mask, Mask, str]:
-    """values, missing (null or NaN), not a number, an example of the latter."""
+def _numbers(column: str, chunk: Any) -> tuple[Floats, Ints, str]:
+    """values, NaN where there is none; rows that are not numbers, and an example of them."""
     import pyarrow as pa
 
     chunk = plain(chunk)
-    none = np.zeros(len(chunk), dtype=bool)
     if is_text(chunk.type):
         return _text_numbers(chunk)
     if not is_number(chunk.type):
         raise InputError(
             f"column {column!r} must hold numbers; it holds {chunk.type}. Name another column, or convert this one."
         )
-    values = chunk.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return values, np.isnan(values) if np.isnan(values.sum()) else none, none, ""
+    return chunk.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.empty(0, np.intp), ""
 
 
-def _text_numbers(chunk: Any) -> tuple[Floats, Mask, Mask, str]:
+def _text_numbers(chunk: Any) -> tuple[Floats, Ints, str]:
     cells = chunk.to_pylist()
-    values, missing, wrong, example = np.zeros(len(cells)), *(np.zeros(len(cells), dtype=bool) for _ in "ab"), ""
+    values, wrong = np.full(len(cells), np.nan), []
     for at, cell in enumerate(cells):
         if cell is None or not cell.strip() or cell.strip().lower() in ("nan", "na", "null", "none"):
-            missing[at], values[at] = True, np.nan
             continue
         try:
             values[at] = float(cell)
         except ValueError:
-            wrong[at], values[at], example = True, np.nan, example or repr(cell[:40])
-    return values, missing, wrong, example
+            wrong.append(at)
+    return values, np.array(wrong, dtype=np.intp), repr(cells[wrong[0]][:40]) if wrong else ""
 
 
 def _joined(parts: list[Array], dtype: Any) -> Array:
@@ -188,10 +196,11 @@ def _zoned(chunk: Any) -> Any:
 def lists(column: str, chunks: list[Any], cast: Callable[[str, list[Any]], Any]) -> tuple[Ints, Any, list[Flaw]]:
     """Lengths (n,), the joined entries as `cast` gives them, and the flaws; -1 is the length of a missing list.
 
-    A column of text holds JSON lists, as CSV files do: [0.1, 0.9].
+    A column of text holds JSON lists, as CSV files do: [0.1, 0.9]. The chunks are given up as they are read.
     """
     lengths, entries = [], []
-    for chunk in chunks:
+    while chunks:
+        chunk = chunks.pop(0)
         chunk = _json_lists(column, chunk) if is_text(chunk.type) else chunk
         if not is_list(chunk.type):
             raise InputError(f"column {column!r} must hold lists; it holds {chunk.type}.")
@@ -199,6 +208,7 @@ def lists(column: str, chunks: list[Any], cast: Callable[[str, list[Any]], Any])
         entries.append(chunk.flatten())
     if not lengths:
         return np.empty(0, np.intp), cast(column, []), []
+    del chunk
     n = np.concatenate(lengths)
     values = cast(column, entries)
     ends = np.cumsum(np.maximum(n, 0)) if values[-1] else n

@@ -96,7 +96,7 @@ class Source:
         if column not in self._loaded:
             return [batch.column(0) for batch in self.batches([column])]
         self._uses[column] -= 1
-        return self._loaded[column] if self._uses[column] > 0 else self._loaded.pop(column)
+        return list(self._loaded[column]) if self._uses[column] > 0 else self._loaded.pop(column)
 
     def first(self, column: str) -> Any:
         """The first cell of a column, None where there is no row."""
