@@ -11,7 +11,7 @@ import numpy as np
 
 from cael.common.types import Floats
 from cael.engine.answer import Answer
-from cael.engine.columns import Column, Control, Lost, Member, Outcome, Reward, SecondMoment, Surprise, Weight, Weights
+from cael.engine.columns import Column, Control, Lost, Member, Outcome, Reward, Surprise, Weight, Weights
 from cael.engine.drawn import Sample, sample_of
 from cael.engine.partial import Partial
 from cael.engine.passes import reduced
@@ -312,10 +312,8 @@ def columns_of(asking: Asking, parts: Sequence[Part], control: Sequence[Control]
     if log.has_propensities:
         columns += [Weight(t) for t in range(len(targets))]
     if log.logging is not None:
-        known = [t for t, target in enumerate(targets) if target.complete]
-        columns += [Lost(t) for t in known]
-        if judged:
-            columns += [Surprise(relative=False), Surprise(relative=True), *map(SecondMoment, known)]
+        columns += [Lost(t) for t, target in enumerate(targets) if target.complete]
+        columns += [Surprise(relative) for relative in (False, True) if judged]
     of_parts = [column for part in parts for column in part.columns]
     return tuple(dict.fromkeys([*columns, *of_parts, *control]))
 

@@ -20,6 +20,8 @@ from cael.errors import InputError
 BUCKETS = 997
 """Sums of rows that the bootstrap resamples. A prime, so that no period of a log falls into step with it."""
 
+SHORT = 64
+"""Runs of no more columns than this on average are summed together."""
 LOSSLESS = 1e3
 """Sums of squares may be so many times those of the deviations before deviations are summed by themselves: three
 digits of sixteen."""
@@ -87,8 +89,25 @@ def runs_of(features: Floats, bounds: Sequence[int], sums: Floats) -> list[Momen
     n = features.shape[1]
     if list(bounds) == [n]:
         return [about_mean(features, sums.sum(axis=1) / n)]
+    if n <= SHORT * len(bounds):
+        return short_runs(features, np.array(bounds))
     parts = (features[:, start:stop] for start, stop in zip([0, *bounds[:-1]], bounds, strict=True))
     return [about_mean(part, part.mean(axis=1)) for part in parts]
+
+
+def short_runs(features: Floats, stops: Ints) -> list[Moments]:
+    """Of many runs of few columns, all at once: each is filled up with zeros to the length of the longest."""
+    p, n = features.shape
+    starts = np.concatenate([[0], stops[:-1]])
+    sizes = stops - starts
+    within = np.arange(sizes.max())
+    means = np.add.reduceat(features, starts, axis=1) / sizes
+    apart = features[:, np.minimum(starts[:, None] + within, n - 1)] - means[:, :, None]
+    apart[:, within >= sizes[:, None]] = 0.0
+    by_run = np.ascontiguousarray(apart.transpose(1, 0, 2))
+    comoments = by_run @ by_run.transpose(0, 2, 1)
+    none, columns = np.empty((p, 0)), np.ascontiguousarray(means.T)
+    return [Moments(*facts, np.empty(0), none) for facts in zip(sizes.tolist(), columns, comoments, strict=True)]
 
 
 def about_mean(rows: Floats, mean: Floats) -> Moments:

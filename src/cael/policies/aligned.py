@@ -17,6 +17,12 @@ MOST_CELLS = 2**22
 """Rows times actions of a batch up to which a policy is asked once for everything."""
 
 
+def settle_like(policy: Policy, inner: Policy) -> None:
+    """What is known of a policy is known of one that asks it."""
+    known = ("n_actions", "complete", "least", "most", "positive")
+    settle(policy, **{name: getattr(inner, name) for name in known})
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Aligned(Policy):
@@ -27,8 +33,7 @@ class Aligned(Policy):
     numbers: slice | Ints
 
     def __post_init__(self) -> None:
-        known = ("n_actions", "complete", "least", "most", "positive")
-        settle(self, **{name: getattr(self.inner, name) for name in known})
+        settle_like(self, self.inner)
 
     def __repr__(self) -> str:
         return repr(self.inner)
@@ -75,6 +80,9 @@ class Asked(Policy):
     trusted: ClassVar[bool] = True
     inner: Policy
     table: Floats
+
+    def __post_init__(self) -> None:
+        settle_like(self, self.inner)
 
     def __repr__(self) -> str:
         return repr(self.inner)
