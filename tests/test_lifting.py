@@ -12,7 +12,7 @@ from cael.engine import asking
 from cael.engine.asking import as_engine_log, ask
 from cael.inference.diagnostics import contrast_floor
 from cael.inference.lift import lift_of
-from cael.results.evaluate import control_of, outcome_of
+from cael.results.evaluate import controls_for, outcome_of
 
 WORLD = cael.worlds.IndependentWorld(n_actions=8, population=2000)
 LOG = WORLD.sample(800, seed=0)
@@ -23,7 +23,7 @@ PLAIN = cael.LoggedData(LOG.contexts, LOG.actions, LOG.rewards, LOG.propensities
 
 def parts(log, policy, estimator=SNDR):
     answer = ask(as_engine_log(log), {"": policy}, [estimator, cael.LoggedMean()], controls=[outcome_of(estimator)])
-    return answer.of(estimator.name, 0), answer.of("LoggedMean", 0), control_of(answer, estimator.name)
+    return answer.of(estimator.name, 0), answer.of("LoggedMean", 0), controls_for(answer, estimator.name)
 
 
 @pytest.mark.parametrize("estimator", [cael.SNDR(), cael.DR(), cael.SNIPS()])
@@ -43,21 +43,41 @@ def test_it_is_the_doubly_robust_estimator_applied_to_both_policies_up_to_the_sl
 
 def test_without_the_whole_logging_policy_it_is_the_plain_difference():
     estimate, base, none = parts(PLAIN, NEAR)
-    assert none is None
+    assert none == ()
     assert lift_of(estimate, base, none).value == estimate.value - base.value
     guessed = cael.LoggedData(LOG.contexts, LOG.actions, LOG.rewards, logging=cael.estimate_logging(PLAIN), n_actions=8)
-    assert parts(guessed, NEAR)[2] is None  # an estimated logging policy does not make the mean of the control 0
+    assert parts(guessed, NEAR)[2] == ()  # an estimated logging policy does not make the mean of the control 0
     assert not cael.evaluate(PLAIN, NEAR, learn=False).to_dict()["lift"]["adjusted"]
     assert cael.evaluate(LOG, NEAR, learn=False).to_dict()["lift"]["adjusted"]
 
 
+def test_controls_that_say_the_same_count_as_one():
+    estimate, base, (control,) = parts(LOG, NEAR)
+    alone, twice = lift_of(estimate, base, (control,)), lift_of(estimate, base, (control, control))
+    assert twice.value == pytest.approx(alone.value, rel=1e-9)
+    assert twice.stderr == pytest.approx(alone.stderr, rel=1e-9)
+
+
+def test_the_lift_of_cael_uses_the_model_that_it_learned():
+    """Beside the ridge model, which cannot see what the network sees: the error falls, and near the logging policy far."""
+    world = cael.worlds.PaperWorld(n_actions=20)
+    log = world.sample(1000, seed=3)
+    near = cael.Mixture([world.logging, world.target], [0.9, 0.1])
+    evaluation = cael.evaluate(log, near, headline="CAEL", estimators=cael.CAEL())
+    assert len(evaluation.controls) == 2
+    by_ridge = lift_of(evaluation.best, evaluation.baseline, evaluation.controls[1:])
+    assert evaluation.lift.stderr < 0.6 * by_ridge.stderr
+    truth = world.value(near) - world.value(world.logging)
+    assert truth in evaluation.lift_interval
+
+
 def test_a_model_that_saw_its_rows_is_not_used():
-    assert parts(LOG, NEAR, cael.DR(folds=0))[2] is None
+    assert parts(LOG, NEAR, cael.DR(folds=0))[2] == ()
 
 
 def test_the_control_has_mean_0_even_for_a_wrong_model():
     wrong = cael.SNDR(cael.FixedOutcome(np.arange(8.0)))
-    found = np.array([parts(WORLD.sample(400, seed), NEAR, wrong)[2].value for seed in range(60)])
+    found = np.array([parts(WORLD.sample(400, seed), NEAR, wrong)[2][0].value for seed in range(60)])
     assert abs(found.mean()) < 4 * found.std() / np.sqrt(60)
     assert found.std() > 0
 
@@ -70,8 +90,8 @@ def test_it_never_has_a_larger_error_than_the_plain_difference(seed, clustered):
         clusters=rng.integers(0, 100, len(LOG)) if clustered else None,
     )  # fmt: skip
     wrong = cael.SNDR(cael.FixedOutcome(rng.standard_normal(8) * rng.exponential()))
-    estimate, base, control = parts(log, NEAR, wrong)
-    found = lift_of(estimate, base, control)
+    estimate, base, controls = parts(log, NEAR, wrong)
+    found = lift_of(estimate, base, controls)
     assert found.stderr <= (estimate - base).stderr * (1 + 1e-12)
     assert found.contributions.mean() == pytest.approx(found.value)
 

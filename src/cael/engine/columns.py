@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 
@@ -34,7 +34,10 @@ class Outcome:
 
 
 class Column(ABC):
-    """A number for each row, by what it is; equal columns are one."""
+    """A number for each row, by what it is; equal columns are one. control: whether its mean is 0 whatever the models
+    say, because the logging policy is known: a control variate."""
+
+    control: bool = False
 
     @abstractmethod
     def fill(self, out: Floats, batch: Filling) -> None:
@@ -125,6 +128,7 @@ class Predicted(Column):
 class Control(Column):
     """q(x, a) - q(x, mu): what the draw of the logged action did to its reward, as far as a model knows."""
 
+    control: ClassVar[bool] = True  # type: ignore[misc]
     outcome: Outcome
 
     def fill(self, out: Floats, batch: Filling) -> None:
@@ -198,10 +202,14 @@ class Given(Column):
 @final
 @dataclass(frozen=True)
 class Member(Column):
-    """One of the columns that a group makes together."""
+    """One of the columns that a group makes together. group: says which of them are controls."""
 
     group: Any
     number: int
+
+    @property
+    def control(self) -> bool:  # type: ignore[override]
+        return self.number in self.group.controls
 
     def fill(self, out: Floats, batch: Filling) -> None:
         out[:] = batch.group(self.group)[0][self.number]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cael.common.types import Floats
 from cael.inference.estimate import Estimate
 from cael.inference.intervals import Interval
 
@@ -15,22 +17,27 @@ if TYPE_CHECKING:
     from cael.engine.moments import Combination
 
 ROUNDING = 1e-9
+ALIKE = 1e-6
+"""Controls whose products have an eigenvalue so much smaller than the largest count as one."""
 
 
-def lift_of(estimate: Estimate, baseline: Estimate, control: Combination | None = None) -> Estimate:
+def lift_of(estimate: Estimate, baseline: Estimate, controls: Sequence[Combination] = ()) -> Estimate:
     """estimate - baseline, paired row by row; its bias is that of the estimate, since a mean reward has none.
 
-    control: c_i = q(x_i, a_i) - sum_a mu(a|x_i) q(x_i, a), what the draw of the logged action did to its reward. Its
-    expectation is 0 whatever q is, because q was trained without row i and mu is known. The lift is the contrast plus
-    b mean(c), with the b that has the least variance. b = 1 is the same doubly robust estimator applied to both
-    policies, and a policy that is the logging policy has lift 0 exactly.
+    controls: c_i = q(x_i, a_i) - sum_a mu(a|x_i) q(x_i, a) of one or more models q, what the draw of the logged action
+    did to its reward. Its expectation is 0 whatever q is, because q was trained without row i and mu is known. The lift
+    is the contrast plus b mean(c), with the b that have the least variance. b = 1 is the same doubly robust estimator
+    applied to both policies, and a policy that is the logging policy has lift 0 exactly.
     """
     contrast = estimate - baseline
     diagnostics = replace(contrast.diagnostics, bias_bound=estimate.diagnostics.bias_bound)
-    slope = 0.0 if control is None or contrast.sums is None else slope_of(contrast.sums, control)
-    if control is None or contrast.sums is None or slope == 0:
+    slopes = np.zeros(0) if contrast.sums is None else slopes_of(contrast.sums, controls)
+    if contrast.sums is None or not slopes.any():
         return replace(contrast, diagnostics=diagnostics)
-    sums = without_rounding(contrast.sums.plus(slope, control), contrast.sums)
+    adjusted = contrast.sums
+    for slope, control in zip(slopes.tolist(), controls, strict=True):
+        adjusted = adjusted.plus(slope, control)
+    sums = without_rounding(adjusted, contrast.sums)
     rows = sums.buckets if contrast.streamed else sums.rows
     lift = replace(contrast, value=sums.value, contributions=rows, sums=sums)
     if diagnostics.stderr_floor is not None:  # what the control takes away is the same, however large the rest is
@@ -39,11 +46,18 @@ def lift_of(estimate: Estimate, baseline: Estimate, control: Combination | None 
     return replace(lift, diagnostics=diagnostics)
 
 
-def slope_of(contrast: Combination, control: Combination) -> float:
-    """-cov(z, c) / var(c) over the independent units, rows or clusters; 0 where the control does not vary."""
-    square = control.covariance(control)
-    varies = square > ROUNDING**2 * max(size_of(control), 1e-300)
-    return -contrast.covariance(control) / square if varies else 0.0
+def slopes_of(contrast: Combination, controls: Sequence[Combination]) -> Floats:
+    """The regression of -z on the controls, over the independent units, rows or clusters; 0 of what does not vary, and
+    shared between controls that are the same."""
+    squares = np.array([control.covariance(control) for control in controls])
+    sizes = np.array([max(size_of(control), 1e-300) for control in controls])
+    used = np.flatnonzero(squares > ROUNDING**2 * sizes)
+    slopes, lengths = np.zeros(len(controls)), np.sqrt(squares[used])
+    products = np.array([[controls[i].covariance(controls[j]) for j in used] for i in used]).reshape(2 * (len(used),))
+    along = -np.array([contrast.covariance(controls[i]) for i in used])
+    scaled = np.linalg.lstsq(products / np.outer(lengths, lengths), along / lengths, rcond=ALIKE)[0]
+    slopes[used] = scaled / lengths
+    return slopes
 
 
 def without_rounding(rest: Combination, whole: Combination) -> Combination:

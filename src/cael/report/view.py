@@ -155,7 +155,7 @@ def _headline(evaluation: Evaluation | None, comparison: Comparison | None, trus
     if evaluation is not None:
         best, base, lift = evaluation.best, evaluation.baseline, evaluation.lift
         gain, share, direction = evaluation.lift_interval, evaluation.relative_lift, evaluation.direction
-        level, adjusted = level_text(evaluation.level), evaluation.control is not None
+        level, adjusted = level_text(evaluation.level), bool(evaluation.controls)
         small = f"{level} interval {_ends('value', evaluation.interval)}; {best.estimator}"
         label, kind = "Lift over the old policy", f"{level} interval"
     else:

@@ -26,7 +26,7 @@ from cael.log.held import EngineLog
 from cael.log.logged import LoggedData
 from cael.log.scanned import ScannedLog
 from cael.policies.policy import Policy
-from cael.results.evaluate import control_of, controls_of, default_estimator, refuse_constant_rewards, warn
+from cael.results.evaluate import controls_for, controls_of, default_estimator, refuse_constant_rewards, warn
 from cael.results.evaluation import direction
 from cael.results.sheet import Column, Note, Sheet, Shown, by_sentence, level_text, named, text_of
 
@@ -181,7 +181,7 @@ def comparison_of(
     for t, name in enumerate(answer.names):
         estimates = {e.estimator: reworded(e, limits) for e in answer.estimates(t, {chosen.name})[0]}
         best = estimates[chosen.name]
-        lift = lift_of(best, baseline, control_of(answer, chosen.name, t))
+        lift = lift_of(best, baseline, controls_for(answer, chosen.name, t))
         rows.append((name, best, lift, judge(answer, t, list(estimates.values()), chosen.name, level, limits)))
     factor = inference.max_t(np.stack([lift.groups for _, _, lift, _ in rows], axis=1), level, seed=seed)
     compared = [Compared(name, best, lift, within(lift, factor, level), verdict) for name, best, lift, verdict in rows]

@@ -144,7 +144,7 @@ def evaluation_of(
     return Evaluation(
         tuple(estimates), tuple(skipped), headline=chosen,
         verdict=judge(answer, 0, estimates, chosen, level, limits), log=answer.log.described(answer.n),
-        policy=answer.targets[0].label, overlap=overlap_of(answer, 0), level=level, control=control_of(answer, chosen),
+        policy=answer.targets[0].label, overlap=overlap_of(answer, 0), level=level, controls=controls_for(answer, chosen),
     )  # fmt: skip
 
 
@@ -155,12 +155,14 @@ def outcome_of(estimator: Estimator) -> Outcome:
     return outcome or outcome_of(SNDR())
 
 
-def control_of(answer: Answer, name: str, target: int = 0) -> Combination | None:
-    """The control variate for the lift of an estimate; None where the logging policy is not known in full."""
-    part = answer.part(name, target)
-    outcomes = [column.outcome for column in part.columns if hasattr(column, "outcome")]
-    controls = [Control(outcome) for outcome in (*outcomes[:1], outcome_of(SNDR()))]
-    return next((answer.single(control) for control in controls if control in answer.index), None)
+def controls_for(answer: Answer, name: str, target: int = 0) -> tuple[Combination, ...]:
+    """The control variates for the lift of an estimate: what it learned itself, and its outcome model or that of SNDR;
+    none where the logging policy is not known in full."""
+    columns = answer.part(name, target).columns
+    outcomes = [column.outcome for column in columns if hasattr(column, "outcome")]
+    modelled = [Control(outcome) for outcome in (*outcomes[:1], outcome_of(SNDR()))]
+    known = [control for control in modelled if control in answer.index]
+    return tuple(map(answer.single, [*dict.fromkeys(column for column in columns if column.control), *known[:1]]))
 
 
 def warn(answer: Answer) -> None:

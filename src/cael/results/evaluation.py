@@ -25,8 +25,8 @@ class Evaluation(Shown):
 
     estimates: in the order of the panel. skipped: (estimator, reason) for those of the panel that this log or policy
     does not allow. log, policy: in words. headline: the name of the estimate that `best`, `lift` and `verdict` are
-    about. overlap: where the weight of the policy lies in the log (None: there are no weights). control: (n,) of
-    `cael.inference.lift.control`, for the lift (None: the logging policy is not known in full).
+    about. overlap: where the weight of the policy lies in the log (None: there are no weights). controls: control
+    variates for the lift (none: the logging policy is not known in full).
     """
 
     estimates: tuple[Estimate, ...]
@@ -37,7 +37,7 @@ class Evaluation(Shown):
     verdict: Verdict
     overlap: Overlap | None = None
     level: float = 0.95
-    control: Combination | None = None
+    controls: tuple[Combination, ...] = ()
 
     @property
     def best(self) -> Estimate:
@@ -56,7 +56,7 @@ class Evaluation(Shown):
         Where the logging policy is known in full, what chance did to the logged actions is taken out, so that the value
         is not exactly the difference of the two.
         """
-        return lift_of(self.best, self.baseline, self.control)
+        return lift_of(self.best, self.baseline, self.controls)
 
     @property
     def direction(self) -> str:
@@ -105,7 +105,7 @@ class Evaluation(Shown):
             "level": self.level,
             "headline": self.headline,
             "verdict": self.verdict.to_dict(),
-            "lift": lift_dict(lift, self.baseline, self.lift_interval, adjusted=self.control is not None),
+            "lift": lift_dict(lift, self.baseline, self.lift_interval, adjusted=bool(self.controls)),
             "direction": self.direction,
             "overlap": None if self.overlap is None else self.overlap.to_dict(),
             "estimates": [estimate.to_dict(self.level) for estimate in self.estimates],

@@ -29,7 +29,7 @@ from cael.log.held import EngineLog, Held
 from cael.log.logged import LoggedData
 from cael.log.scanned import ScannedLog
 from cael.policies.policy import Policy
-from cael.results.evaluate import control_of, controls_of, default_estimator, refuse_constant_rewards, warn
+from cael.results.evaluate import controls_for, controls_of, default_estimator, refuse_constant_rewards, warn
 from cael.results.evaluation import direction
 from cael.results.sheet import Column, Note, Sheet, Shown, level_text, named
 
@@ -215,7 +215,7 @@ def segments_of(
     """
     parts = parts_of(answer, number, windows=windows)
     estimate, baseline = answer.of(name, 0), answer.of("LoggedMean", 0)
-    lift = lift_of(estimate, baseline, control_of(answer, name))
+    lift = lift_of(estimate, baseline, controls_for(answer, name))
     assert estimate.sums is not None
     assert baseline.sums is not None
     assert lift.sums is not None

@@ -108,8 +108,13 @@ class Path:
 
     @property
     def columns(self) -> tuple[Member, ...]:
-        """The columns of `scores`, and r - f."""
-        return tuple(Member(self, number) for number in range(2 * len(self.bandwidths) + 3))
+        """The columns of `scores`; r - f; and f less its mean over the actions of the logging policy."""
+        return tuple(Member(self, number) for number in range(2 * len(self.bandwidths) + 4))
+
+    @property
+    def controls(self) -> tuple[int, ...]:
+        """The number of the column that has mean 0 whatever f is."""
+        return (2 * len(self.bandwidths) + 3,)
 
     def around(self) -> AbstractContextManager[None]:
         """The threads of a pass find torch set to one thread each, so that none of them sets it while others look."""
@@ -118,14 +123,14 @@ class Path:
         return one_thread()
 
     def of(self, piece: Piece, policy: Policy, logging: Policy | None) -> tuple[Floats, PathSums]:
-        """The columns (2J + 3, n) of a batch, and its sums."""
+        """The columns (2J + 4, n) of a batch, and its sums."""
         from cael.embedding.exact.scores import columns_of
         from cael.embedding.exact.weight_paths import CPU, DEVICE_BYTES, TABLES, cells_of, weights_of, width_of
 
         assert logging is not None
         device = self.rewards.device if self.on_device else CPU
         n, count = len(piece), len(self.bandwidths)
-        weights, f_logged, f_target = np.empty((count, n)), np.empty(n), np.empty(n)
+        weights, f_logged, f_target, f_mean = np.empty((count, n)), np.empty(n), np.empty(n), np.empty(n)
         sums, pitches = np.zeros((5, count)), self.bandwidths * self.unit
         fold, whole = piece.folds(self.folds, self.seed), piece.batch()
         width = width_of(policy, whole.part(slice(0, 1)), self.drawn)
@@ -137,7 +142,9 @@ class Path:
                 cells = cells_of(logging, policy, self.rewards, number, whole.some(part), self.drawn, self.seed)
                 numbers = weights_of(cells, pitches, device)
                 weights[:, part], sums = numbers[0], sums + numbers[1:].sum(axis=2)
-                f_logged[part], f_target[part] = cells.logged(cells.f), np.einsum("ij,ij->i", cells.pi, cells.f)
+                f_logged[part] = cells.logged(cells.f)
+                f_target[part], f_mean[part] = (np.einsum("ij,ij->i", p, cells.f) for p in (cells.pi, cells.mu))
         columns = columns_of(weights, f_logged, f_target, piece.rewards, self.form, self.r0)
         tops = tuple(largest(smoothed, weights[0], self.top) for smoothed in weights)
-        return np.concatenate([columns, (piece.rewards - f_logged)[None]]), PathSums(sums, tops)
+        others = np.stack([piece.rewards - f_logged, f_logged - f_mean])
+        return np.concatenate([columns, others]), PathSums(sums, tops)

@@ -42,12 +42,12 @@ class KeptPath:
 
     n: how many. r0: taken off the rewards. means: (2J + 2,) of the columns. bandwidths, unit, drawn: of the path.
     second, cross, roughness, lost: (J,) means over rows of the numbers of `weights_of`; shift: of `smoothed`
-    less f_target. residual, reward: variances of r - f and of r. unsupported: target mass on actions that the logging
-    policy never plays.
+    less f_target. residual, reward: variances of r - f and of r. explained_of_actions: E Var_mu f as a share of itself
+    and the residual variance. unsupported: target mass on actions that the logging policy never plays.
     """
 
     def __init__(self, answer: Answer, path: Path) -> None:
-        *columns, left = path.columns
+        *columns, left, control = path.columns
         self.answer, self.columns, self.target = answer, tuple(columns), path.target
         self.sums = answer.partial.groups[answer.work.groups.index(path)]
         self.n, self.r0, self.means = answer.n, answer.r0, answer.means(self.columns)
@@ -55,6 +55,7 @@ class KeptPath:
         self.second, self.cross, self.roughness, self.lost, smoothed = self.sums.sums / self.n
         self.shift = smoothed - self.means[0]
         self.residual, self.reward = answer.variance(left), answer.variance(Reward())
+        self.explained_of_actions = _share(answer.variance(control), self.residual)
         self.unsupported = answer.unsupported(path.target)
 
     def variance(self, score: Score) -> float:
@@ -74,3 +75,7 @@ class KeptPath:
     def estimate(self, name: str, score: Score, diagnostics: Diagnostics) -> Estimate:
         """The estimate whose contributions are the score."""
         return self.answer.estimate(name, self.columns, score, diagnostics)
+
+
+def _share(part: float, rest: float) -> float:
+    return part / (part + rest) if part > 0 else 0.0
