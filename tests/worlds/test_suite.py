@@ -14,6 +14,7 @@ from cael.worlds import (
     DenseWorld,
     EmbeddingWorld,
     IndependentWorld,
+    OffCEMWorld,
     World,
     suite,
 )
@@ -29,6 +30,7 @@ SMALL = {
     "defects": EmbeddingWorld(n_actions=6, context_dim=3, dims=2, categories=3, population=40, obp_defects=True),
     "independent": IndependentWorld(n_actions=7, population=40, gamma=0.3),
     "dense": DenseWorld(n_actions=7, context_dim=3, feature_dim=4, population=40, gamma=0.4),
+    "offcem": OffCEMWorld(n_actions=9, context_dim=6, n_clusters=3, dims=2, categories=3, population=40, gamma=0.1),
     "digits": ClassificationWorld(),
     "deficient": DeficientWorld(n_actions=12, action_dim=3),
 }
@@ -51,7 +53,9 @@ def brute_force(world, policy, contexts):
     return total / len(contexts)
 
 
-@pytest.mark.parametrize("name", ["linear", "logistic", "sparse", "drawn", "drawn-logistic", "independent", "dense"])
+@pytest.mark.parametrize(
+    "name", ["linear", "logistic", "sparse", "drawn", "drawn-logistic", "independent", "dense", "offcem"]
+)
 def test_value_is_the_sum_over_contexts_and_actions(name):
     world = SMALL[name]
     contexts = contexts_of(world)
@@ -128,6 +132,46 @@ def test_hidden_dimensions_are_not_in_the_features():
     np.testing.assert_array_equal(part, shown[:, :8])
 
 
+def test_the_actions_of_a_cluster_differ_by_a_residual_that_is_linear_in_the_context():
+    """Of all that is not linear, they share one function; the others have another."""
+    world = OffCEMWorld(n_actions=30, n_clusters=3, population=150)
+    x = contexts_of(world)
+    q, linear = world.q(x), np.column_stack([np.ones(150), x])
+    bent = q - linear @ np.linalg.lstsq(linear, q, rcond=None)[0]
+    for cluster in range(3):
+        members = world.clusters == cluster
+        residual = q[:, members] - world.effects(x)[:, [cluster]]
+        assert residual.mean() == pytest.approx(0, abs=1e-9) and residual.std() == pytest.approx(1)
+        np.testing.assert_allclose(bent[:, members] - bent[:, members][:, :1], 0, atol=1e-9)
+    first = [np.flatnonzero(world.clusters == cluster)[0] for cluster in range(3)]
+    assert np.abs(bent[:, first[0]] - bent[:, first[1]]).max() > 0.1
+
+
+def test_the_effect_of_a_cluster_is_a_cubic_polynomial_and_four_steps():
+    """The steps by loops, from the authors' definition; the monomials are scikit-learn's, whose effect has spread 3."""
+    from sklearn.preprocessing import PolynomialFeatures
+
+    from cael.worlds.clustered import polynomial
+
+    world = OffCEMWorld(n_actions=30, n_clusters=4, population=150)
+    x, (a, b, c, d) = contexts_of(world), world._made.steps
+    np.testing.assert_allclose(polynomial(x), PolynomialFeatures(3).fit_transform(x), rtol=1e-12)
+    steps = [
+        a * (1 / row[:3].mean() < 1.5) + b * (1 / row[2:8].mean() < -0.5) + c * (row[1:3].mean() > 3)
+        + d * (row[5:].mean() < 1)
+        for row in x
+    ]  # fmt: skip
+    smooth = world.effects(x) - np.array(steps)[:, None]
+    assert smooth.mean() == pytest.approx(0, abs=1e-9) and smooth.std() == pytest.approx(3)
+    np.testing.assert_allclose(smooth, PolynomialFeatures(3).fit_transform(x) @ world._made.effect, atol=1e-9)
+
+
+def test_the_clusters_of_the_offcem_world_are_of_all_sizes_and_none_is_left_out():
+    world = OffCEMWorld(n_actions=400, n_clusters=20, population=10)
+    assert set(world.clusters) == set(range(20)) and np.bincount(world.clusters).max() < 60
+    assert set(OffCEMWorld(n_actions=5, n_clusters=1, population=10).clusters) == {0}
+
+
 def test_missing_actions_are_never_logged_and_the_target_plays_them():
     world = SMALL["deficient"]
     log = world.sample(3000, seed=0)
@@ -162,6 +206,8 @@ def test_the_suite_is_what_it_says():
         (EmbeddingWorld, {"reward_std": -1.0}),
         (IndependentWorld, {"epsilon": 1.5}),
         (DenseWorld, {"feature_dim": 0}),
+        (OffCEMWorld, {"context_dim": 5}),
+        (OffCEMWorld, {"n_clusters": 0}),
         (DeficientWorld, {"missing": 0.0}),
         (DeficientWorld, {"n_actions": 3, "missing": 0.01}),
         (ClassificationWorld, {"data": "mnist"}),

@@ -17,6 +17,7 @@ KINDS: dict[str, type] = {
     "independent": worlds.IndependentWorld,
     "dense": worlds.DenseWorld,
     "deficient": worlds.DeficientWorld,
+    "offcem": worlds.OffCEMWorld,
     "classification": worlds.ClassificationWorld,
     "open-bandit": worlds.OpenBanditWorld,
     "open-bandit-known": worlds.KnownRewardWorld,

@@ -14,17 +14,16 @@ from cael.worlds.world import ScoredWorld, check_settings
 
 
 class SmoothWorld(ScoredWorld, DrawnWorld):
-    """Normal contexts, features and noise. least_features: how few features an action may have."""
+    """Normal contexts and noise. least: the smallest values of settings that are whole numbers, by name."""
 
-    least_features: ClassVar[int]
+    least: ClassVar[dict[str, int]]
     context_dim: int
-    feature_dim: int
     reward_std: float
     population: int
     seed: int
 
     def __post_init__(self) -> None:
-        check_settings(self, feature_dim=self.least_features)
+        check_settings(self, **self.least)
 
     def _rewards(self, members: Ints, actions: Ints, rng: np.random.Generator) -> Floats:
         batch = self._population.batch(members)
@@ -46,7 +45,7 @@ class IndependentWorld(SmoothWorld):
     """
 
     stream: ClassVar[int] = 0x1DE
-    least_features: ClassVar[int] = 0
+    least: ClassVar[dict[str, int]] = {"feature_dim": 0}
     n_actions: int = 60
     context_dim: int = 5
     reward_std: float = 0.5
@@ -84,7 +83,7 @@ class DenseWorld(SmoothWorld):
     """
 
     stream: ClassVar[int] = 0xDE5E
-    least_features: ClassVar[int] = 1
+    least: ClassVar[dict[str, int]] = {"feature_dim": 1}
     n_actions: int = 200
     context_dim: int = 10
     feature_dim: int = 10
