@@ -115,6 +115,24 @@ def panel(rows: int, actions: int) -> Callable[[Path], Callable[[], Any]]:
     return build
 
 
+def personalised(strength: float, name: str = "") -> Callable[[Path], Callable[[], Any]]:
+    """60,000 rows, 300 actions, 10 contexts, actions' own slopes of this size: the panel, or one estimator."""
+
+    def build(_: Path) -> Callable[[], Any]:
+        import cael
+
+        log, target = arrays(60_000, 300)
+        rng = np.random.default_rng(2)
+        x = rng.normal(size=(len(log), 10))
+        rewards = x[:, 0] + strength * (x * rng.normal(size=(300, 10))[log.actions]).sum(axis=1) + log.rewards
+        log = cael.LoggedData(x, log.actions, rewards, logging=log.logging, n_actions=300)
+        if name:
+            return lambda: getattr(cael, name)().estimate(log, target)
+        return lambda: cael.evaluate(log, target, learn=False)
+
+    return build
+
+
 def paper(name: str, **options: Any) -> Callable[[Path], Callable[[], Any]]:
     """An estimator that trains networks, on the paper's problem."""
 
@@ -163,6 +181,9 @@ TASKS: dict[str, Callable[[Path], Callable[[], Any]]] = {
     "SNDR, 10,000 rows, 500 actions": singly("SNDR", 10_000, 500),
     "panel, 10,000 rows, 500 actions": panel(10_000, 500),
     "panel, 300,000 rows, 10 actions": panel(300_000, 10),
+    "panel, 60,000 rows, 300 actions, additive rewards": personalised(0.0),
+    "panel, 60,000 rows, 300 actions, personalised rewards": personalised(0.5),
+    "SNDR, 60,000 rows, 300 actions, additive rewards": personalised(0.0, "SNDR"),
     "SNIPS and SNDR, 20,000 rows, 20,000 actions": many_actions,
     "MIPS, 1,000 rows, 100 actions": paper("MIPS"),
     "CAEL, 1,000 rows, 100 actions": paper("CAEL"),

@@ -8,6 +8,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 import cael
 from cael import InputError, LogError, testing
 from cael.outcomes import outcome_terms
+from cael.outcomes.linear import InteractingOutcome
 
 RNG = np.random.default_rng(5)
 
@@ -80,7 +81,8 @@ def test_cross_fitting_predicts_each_row_without_it():
     assert np.abs(honest.q_logged - log.rewards).mean() > 0.3
 
 
-def test_rewards_of_a_fold_do_not_reach_its_own_predictions():
+@pytest.mark.parametrize("interactions", [False, "auto", True])
+def test_rewards_of_a_fold_do_not_reach_its_own_predictions(interactions):
     """Change the rewards of one fold: its predictions stay, the others move."""
     log, policy = testing.example()
     rows = log.folds(5, 0)[2]
@@ -89,7 +91,9 @@ def test_rewards_of_a_fold_do_not_reach_its_own_predictions():
     other = cael.LoggedData(
         log.contexts, log.actions, changed, logging=log.logging, n_actions=8, action_features=log.action_features
     )
-    a, b = (cael.DM(seed=0).estimate(each, policy).contributions for each in (log, other))
+    ridge = cael.Ridge(interactions=interactions)
+    found = [cael.DM(ridge, seed=0).estimate(each, policy).sums for each in (log, other)]
+    a, b = (sums.block[np.flatnonzero(sums.coefficients)[0]] for sums in found)  # the predictions alone
     np.testing.assert_allclose(a[rows], b[rows], rtol=1e-6)
     rest = np.setdiff1d(np.arange(len(log)), rows)
     assert (np.abs(a[rest] - b[rest]) > 1).all()
@@ -165,6 +169,77 @@ def test_ridge_by_itself_is_never_much_worse_than_the_mean():
     assert left(cael.Ridge(1.0)) > 1.5
 
 
+def squared_errors(world, n, model, logs=6):
+    """Of DM, one for each of some logs."""
+    truth = world.value(world.target)
+    return np.array([(cael.DM(model).estimate(world.sample(n, seed), world.target).value - truth) ** 2
+                     for seed in range(logs)])  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["personalised", "action features"])
+def test_interactions_are_found_where_the_reward_has_them(name):
+    """Actions' own slopes with 10 actions, and products with features with 200 of them."""
+    world, n = cael.worlds.wide()[name]
+    additive, chosen = (squared_errors(world, n, cael.Ridge(interactions=each)) for each in (False, "auto"))
+    assert chosen.mean() < 0.05 * additive.mean()
+
+
+@pytest.mark.parametrize("name", ["rare arm", "actions do not matter"])
+def test_interactions_cost_little_where_the_reward_has_none(name):
+    world, n = cael.worlds.wide()[name]
+    additive, chosen, forced = (
+        squared_errors(world, n, cael.Ridge(interactions=each), logs=12) for each in (False, "auto", True)
+    )
+    assert chosen.mean() < 1.1 * additive.mean()
+    assert (forced != additive).all()
+
+
+def test_interactions_are_left_out_where_they_take_too_many_sums():
+    assert cael.Ridge().sums_by_action(5, 300, 10)
+    assert not cael.Ridge().sums_by_action(5, 20_000, 20)
+    assert not cael.Ridge(1.0).sums_by_action(5, 300, 10)
+    assert not cael.Ridge(interactions=False).sums_by_action(5, 300, 10)
+    assert not cael.Ridge(interactions=True).sums_by_action(5, 1, 10)
+    with pytest.raises(InputError, match="takes 40000000 sums for 20000 actions, 20 contexts and 5 parts"):
+        cael.Ridge(interactions=True).sums_by_action(5, 20_000, 20)
+    with pytest.raises(InputError, match="interactions must be True, False or 'auto'; got 'yes'"):
+        cael.Ridge(interactions="yes")
+
+
+def test_a_linear_model_answers_each_question_alike():
+    """For some actions, for all, their mean, and under a policy: from lists, from tables, and from what is fixed."""
+    rng, k = np.random.default_rng(0), 40
+    model = InteractingOutcome(rng.normal(size=k), rng.normal(size=(k, 3)), rng.normal(size=3))
+    log = cael.LoggedData(rng.normal(size=(50, 3)), rng.integers(0, k, 50), rng.normal(size=50), n_actions=k)
+    batch = log.whole
+    q = np.array([[model.effect[a] + (x - model.centre) @ model.slope[a] for a in range(k)] for x in log.contexts])
+    np.testing.assert_allclose(model.predict(batch), q)
+    np.testing.assert_allclose(model.average(batch), q.mean(axis=1))
+    for m in (1, 5, 30):
+        actions = rng.integers(0, k, (50, m))
+        np.testing.assert_allclose(model.at(batch, actions), np.take_along_axis(q, actions, axis=1))
+    assert np.isfinite(model.at(batch, np.full((50, 2), -1))).all()
+    table = rng.dirichlet(np.ones(k), 50)
+    for policy in (
+        cael.Tabular(table),
+        cael.Uniform(k),
+        cael.Tabular(table[0]),
+        cael.Softmax(lambda x: x @ np.ones((3, k))),
+    ):
+        np.testing.assert_allclose(model.expected(batch, policy), (policy.probabilities(batch) * q).sum(axis=1))
+
+
+def test_a_context_that_is_constant_without_its_fold_is_no_input():
+    """Rounding is not spread: a row with the only other value is not predicted to be a million off."""
+    rng = np.random.default_rng(0)
+    x, a = np.repeat(rng.normal(size=(1, 20)), 400, axis=0), rng.integers(0, 3, 400)
+    x[:, 0], x[7, 1:] = rng.normal(size=400), x[7, 1:] + 5.0
+    log = cael.LoggedData(x, a, 10 * x[:, 0] * (1 + a) + rng.normal(size=400), np.full(400, 1 / 3), n_actions=3)
+    for interactions in (False, "auto", True):
+        found = cael.DM(cael.Ridge(interactions=interactions)).estimate(log, cael.Uniform(3))
+        assert found.contributions[7] == pytest.approx(20 * x[7, 0], abs=3)
+
+
 @pytest.mark.parametrize("folds", [0, 2, 3])
 def test_ridge_chooses_its_penalties_for_any_number_of_folds_and_clusters(folds):
     log, policy = testing.example(clusters=True)
@@ -179,10 +254,10 @@ def test_no_clicks_at_all_is_a_small_rate_and_not_an_error():
 
 
 def test_boosting_learns_what_ridge_cannot():
-    """q = 10 exp(-(x - a)^2) is not additive: boosting on action features is nearer to the truth than ridge."""
+    """q = 10 exp(-(x - a)^2) is not additive: boosting on action features is nearer to the truth than such a ridge."""
     world = cael.worlds.PaperWorld(n_actions=20, action_dim=1, reward_std=0.3)
     log = world.sample(3000, seed=0)
     truth = world.value(world.target)
     error = {model: abs(cael.DM(model, folds=2).estimate(log, world.target).value - truth)
-             for model in (cael.Ridge(), cael.Boosting(max_iter=60))}  # fmt: skip
-    assert error[cael.Boosting(max_iter=60)] < 0.15 * error[cael.Ridge()]
+             for model in (cael.Ridge(interactions=False), cael.Boosting(max_iter=60))}  # fmt: skip
+    assert error[cael.Boosting(max_iter=60)] < 0.15 * error[cael.Ridge(interactions=False)]

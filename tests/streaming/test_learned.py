@@ -42,6 +42,8 @@ def same(streamed, kept):
         for name in mine:
             if isinstance(mine[name], float) and not isinstance(mine[name], bool):
                 assert close(mine[name], twin[name]), name
+            elif isinstance(mine[name], dict):
+                assert mine[name] == pytest.approx(twin[name], rel=1e-9), name
             elif name not in ("path", "losses"):
                 assert mine[name] == twin[name], name
     for mine, twin in zip(streamed.diagnostics.path, kept.diagnostics.path, strict=True):

@@ -99,6 +99,11 @@ class Product(Column):
         np.multiply(batch.get(self.left), batch.get(self.right), out=out)
 
 
+def squared(column: Column) -> Product:
+    """The square of a column."""
+    return Product(column, column)
+
+
 @final
 @dataclass(frozen=True)
 class Residual(Column):
@@ -121,6 +126,19 @@ class Predicted(Column):
 
     def fill(self, out: Floats, batch: Filling) -> None:
         out[:] = batch.predicted(self.target, self.outcome)[1]
+
+
+@final
+@dataclass(frozen=True)
+class Training(Column):
+    """What a row adds to the mean prediction of Ridge under a target as a row that trained it, but for its mean."""
+
+    target: int
+    outcome: Outcome
+
+    def fill(self, out: Floats, batch: Filling) -> None:
+        balance = batch.outcomes[self.outcome].balance(batch.piece, self.target)
+        np.multiply(balance, batch.get(Residual(self.outcome, self.target)), out=out)
 
 
 @final

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, final
 
 import numpy as np
 
-from cael.common.types import Floats
+from cael.common.types import Floats, Ints
 from cael.errors import InputError
 from cael.io.encode import columns_of, matrix, told
 from cael.io.sources import Source
 from cael.log.logged import FEW, chunks, row_numbers
 from cael.log.pieces import Piece, numbers_of
+from cael.outcomes.linear import AdditiveOutcome, InteractingOutcome
 from cael.outcomes.outcome_model import FittedOutcome, FixedOutcome
-from cael.outcomes.ridge import AdditiveOutcome
 from cael.policies.policy import Policy, probabilities, support
 
 
@@ -30,6 +31,10 @@ class Predictions(ABC):
     @abstractmethod
     def terms(self, piece: Piece, policy: Policy) -> tuple[Floats, Floats]:
         """(q(x_i, a_i), sum over a of pi(a|x_i) q(x_i, a)), each (n,)."""
+
+    def balance(self, piece: Piece, target: int) -> Floats:
+        """(n,) by which a row's residual counts in the mean prediction under a target, where that is known."""
+        raise NotImplementedError
 
 
 @final
@@ -96,22 +101,38 @@ class Fixed(Predictions):
 @final
 @dataclass(frozen=True, eq=False)
 class Folded(Predictions):
-    """Ridge models, one for each fold, trained on the other folds; one model alone was trained on all rows."""
+    """Ridge models, one for each fold, trained on the other folds; one model alone was trained on all rows.
 
-    models: tuple[AdditiveOutcome, ...]
+    balancing: by the number of a target, what makes a residual the influence of a training row (`Choice.balancing`).
+    """
+
+    models: tuple[AdditiveOutcome | InteractingOutcome, ...]
     seed: int
+    balancing: Mapping[int, FittedOutcome] = field(default_factory=dict)
     contexts: ClassVar[bool] = True
 
     @property
     def cross_fitted(self) -> bool:  # type: ignore[override]
         return len(self.models) > 1
 
+    @property
+    def interacting(self) -> bool:
+        """Whether slopes differ between actions."""
+        return any(isinstance(model, InteractingOutcome) for model in self.models)
+
+    def balance(self, piece: Piece, target: int) -> Floats:
+        """(n,) by which a row's residual counts in the mean prediction under a target."""
+        return self.balancing[target].logged(piece.batch())
+
     def terms(self, piece: Piece, policy: Policy) -> tuple[Floats, Floats]:
         fold = piece.folds(len(self.models), self.seed)
+        additive = [model for model in self.models if isinstance(model, AdditiveOutcome)]
+        if len(additive) < len(self.models):
+            return by_fold(self.models, fold, piece, policy)
         rows = np.arange(len(piece))
-        effects = np.stack([model.effect for model in self.models], axis=1)
-        slopes = np.stack([model.slope for model in self.models], axis=1)
-        start = np.array([model.constant for model in self.models])[fold]
+        effects = np.stack([model.effect for model in additive], axis=1)
+        slopes = np.stack([model.slope for model in additive], axis=1)
+        start = np.array([model.constant for model in additive])[fold]
         if slopes.size:
             start = start + np.einsum("ij,ij->i", piece.contexts, slopes.T[fold])
         mean = expected(policy, piece, effects)[rows, fold]
@@ -133,14 +154,18 @@ class Modelled(Predictions):
         return len(self.models) > 1 if self.trained else None
 
     def terms(self, piece: Piece, policy: Policy) -> tuple[Floats, Floats]:
-        logged, value = np.empty(len(piece)), np.empty(len(piece))
-        whole, fold = piece.batch(), piece.folds(len(self.models), self.seed)
-        for number, model in enumerate(self.models):
-            rows = np.flatnonzero(fold == number)
-            for part in chunks(len(rows), FEW):
-                batch = whole.some(rows[part])
-                logged[rows[part]], value[rows[part]] = model.logged(batch), model.expected(batch, policy)
-        return logged, value
+        return by_fold(self.models, piece.folds(len(self.models), self.seed), piece, policy)
+
+
+def by_fold(models: Sequence[FittedOutcome], fold: Ints, piece: Piece, policy: Policy) -> tuple[Floats, Floats]:
+    """The two terms (n,), each row's by the model of its fold (n,)."""
+    logged, value, whole = np.empty(len(piece)), np.empty(len(piece)), piece.batch()
+    for number, model in enumerate(models):
+        rows = np.flatnonzero(fold == number)
+        for part in chunks(len(rows), FEW):
+            batch = whole.some(rows[part])
+            logged[rows[part]], value[rows[part]] = model.logged(batch), model.expected(batch, policy)
+    return logged, value
 
 
 def expected(policy: Policy, piece: Piece, effects: Floats) -> Floats:

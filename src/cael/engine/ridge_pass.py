@@ -10,17 +10,23 @@ import numpy as np
 from cael.common.types import Floats, Ints
 from cael.engine.passes import pieces, reduced
 from cael.engine.predictions import Folded
+from cael.errors import CaelError
 from cael.log.held import EngineLog
 from cael.log.keys import parts_of_keys
-from cael.log.logged import LoggedData
+from cael.log.logged import Batch, LoggedData
 from cael.log.pieces import Piece, Reading
-from cael.outcomes.ridge import FOLDS, Ridge, Sums
+from cael.log.targets import Target
+from cael.outcomes.action_sums import Summing, Sums
+from cael.outcomes.outcome_model import FittedOutcome
+from cael.outcomes.ridge import FOLDS, Choice, Inputs, Ridge
+from cael.policies.expectations import totals
+from cael.policies.policy import Policy, probabilities
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class RidgeWork:
-    """What is summed: parts of the rows, around shifts of contexts and rewards."""
+    """What is summed: parts of the rows, around shifts of contexts and rewards. by_action: see `Summing`."""
 
     reading: Reading
     folds: int
@@ -28,6 +34,7 @@ class RidgeWork:
     seed: int
     x_shift: Floats
     r_shift: float
+    by_action: bool
 
     @property
     def parts(self) -> int:
@@ -45,45 +52,13 @@ class RidgeSums:
         return RidgeSums(tuple(a.plus(b) for a, b in zip(self.parts, other.parts, strict=True)))
 
 
-@final
-class Summing:
-    """Sums of one task that grow by batches; f parts, k actions, d contexts."""
-
-    def __init__(self, f: int, k: int, d: int) -> None:
-        self.f, self.k = f, k
-        self.counts, self.r_sum, self.x_sum = np.zeros(f * k), np.zeros(f * k), np.zeros((f * k, d))
-        self.xx, self.xr, self.rr = np.zeros((f, d, d)), np.zeros((f, d)), np.zeros(f)
-
-    def add(self, part: Ints, actions: Ints, x: Floats, r: Floats) -> None:
-        cell, size = part * self.k + actions, self.f * self.k
-        self.counts += np.bincount(cell, minlength=size)
-        self.r_sum += np.bincount(cell, weights=r, minlength=size)
-        self.rr += np.bincount(part, weights=r * r, minlength=self.f)
-        for column in range(x.shape[1]):
-            self.x_sum[:, column] += np.bincount(cell, weights=x[:, column], minlength=size)
-        for number in range(self.f):
-            mine = slice(None) if self.f == 1 else part == number
-            self.xx[number] += x[mine].T @ x[mine]
-            self.xr[number] += x[mine].T @ r[mine]
-
-    def done(self, x_shift: Floats, r_shift: float) -> RidgeSums:
-        cuts = [slice(at * self.k, (at + 1) * self.k) for at in range(self.f)]
-        return RidgeSums(
-            tuple(
-                Sums(self.counts[s], self.x_sum[s], self.r_sum[s], self.xx[at], self.xr[at], float(self.rr[at]),
-                     x_shift, r_shift)
-                for at, s in enumerate(cuts)
-            )
-        )  # fmt: skip
-
-
 def ridge_run(work: RidgeWork, task: object) -> RidgeSums:
     """The sums of one task."""
-    sums = Summing(work.parts, work.reading.n_actions, len(work.x_shift))
+    k = work.reading.n_actions
+    sums = Summing(work.parts, k, work.x_shift, work.r_shift, by_action=work.by_action)
     for _, piece in pieces(work.reading, task):
-        part = _parts(work, piece)
-        sums.add(part, piece.actions, piece.contexts - work.x_shift, piece.rewards - work.r_shift)
-    return sums.done(work.x_shift, work.r_shift)
+        sums.add(_parts(work, piece), piece.actions, piece.contexts, piece.rewards)
+    return RidgeSums(tuple(sums.done()))
 
 
 def _parts(work: RidgeWork, piece: Piece) -> Ints:
@@ -99,14 +74,40 @@ def cut_of(model: Ridge, folds: int) -> tuple[int, int]:
     return (FOLDS, 1) if folds < 2 else (2, 2) if folds == 2 else (folds, 1)
 
 
-def ridge_sums(log: EngineLog, folds: int, halves: int, seed: int) -> RidgeSums:
+def sums_of(model: Ridge, folds: int, log: EngineLog) -> tuple[int, int, bool]:
+    """What `ridge_sums` is to sum for a model: folds, halves, and whether by action."""
+    cut = cut_of(model, folds)
+    return *cut, model.sums_by_action(cut[0] * cut[1], log.n_actions, log.context_dim)
+
+
+def ridge_sums(log: EngineLog, folds: int, halves: int, seed: int, by_action: bool) -> RidgeSums:
     """The sums of a pass over the log."""
     probe = log.probe(contexts=True)
     reading = log.reading(contexts=True, propensities=False)
-    work = RidgeWork(
-        reading, folds, halves, seed, probe.contexts.mean(axis=0), float(probe.rewards.mean()) if len(probe) else 0.0
-    )
+    r_shift = float(probe.rewards.mean()) if len(probe) else 0.0
+    work = RidgeWork(reading, folds, halves, seed, probe.contexts.mean(axis=0), r_shift, by_action)
     return reduced(ridge_run, work, log)
+
+
+def balanced(
+    model: Ridge, sums: RidgeSums, log: EngineLog, target: Target, *, interacting: bool = False
+) -> FittedOutcome:
+    """The model's `balancing` for a target, whose mean probabilities are those in the first rows of the log."""
+    choice, probe = Choice(model, Inputs.of(model, like(log)), sums.parts), log.probe(contexts=True)
+    try:
+        policy, batch = target.on(probe), probe.batch()
+        tilt = tilted(policy, batch, sums.parts[0].x_shift) if interacting else totals(policy, batch)[:, None]
+    except CaelError:  # the pass says what is wrong, with its place
+        tilt = np.ones((log.n_actions, 1 + log.context_dim)) / log.n_actions
+    return choice.balancing(tilt / max(1, len(probe)), interacting=interacting)
+
+
+def tilted(policy: Policy, batch: Batch, shift: Floats) -> Floats:
+    """(k, 1 + d) sums over rows of the probability of each action times [1, x - shift]."""
+    sums = np.zeros((batch.n_actions, 1 + len(shift)))
+    for part in batch.parts(batch.n_actions):
+        sums += probabilities(policy, part).T @ np.column_stack([np.ones(len(part)), part.contexts - shift])
+    return sums
 
 
 def solved(model: Ridge, sums: RidgeSums, folds: int, halves: int, log: EngineLog, seed: int) -> Folded:

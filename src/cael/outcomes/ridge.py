@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar, final
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import final
 
 import numpy as np
 
 from cael.common.types import Array, Floats, Ints
 from cael.errors import InputError, choose
 from cael.log.keys import fold_of_each, parts_of_keys
-from cael.log.logged import Batch, LoggedData, chunks
+from cael.log.logged import LoggedData, chunks
+from cael.outcomes.action_sums import Summing, Sums, total
+from cael.outcomes.linear import AdditiveOutcome, InteractingOutcome
+from cael.outcomes.normal_equations import Coefficients, Penalties, System, solutions
 from cael.outcomes.outcome_model import ACTION_INPUTS, FittedOutcome, OutcomeModel, action_inputs
 
 ALPHAS, ONEHOT_ALPHAS = (1e5, 1e4, 1e3, 1e2, 1e1, 1e0), (1e4, 1e2, 1e1, 1e0)
 """Penalties that "auto" chooses from, the strongest first: of two equal losses the stronger penalty wins."""
+PRODUCT_ALPHAS = (1e4, 1e3, 1e2, 1e1, 1e0)
+"""Penalties of the products of contexts and action features."""
+HALF, WEAKER, STRONGER = 1.0, (0.3, 0.1, 0.03, 0.01), (3.0, 10.0)
+"""Penalties of an action's own slopes, in rows per action: that of HALF shrinks slopes by half. Weaker ones, else
+stronger ones, are tried for as long as they predict better, and none where half the slopes are worse than no slopes."""
 MANY = 300
 """With more contexts and features than this, when one solve takes milliseconds, every other penalty is left out."""
-SINGULAR = 1e-11
-"""Of the mean diagonal: what is added to a matrix of products that may be singular."""
+MOST_SUMS = 2**21
+"""Products of contexts are summed by part of the rows and action where they are at most so many numbers (16 MiB)."""
+MOST_PRODUCTS = 300
+"""Contexts are multiplied by features where that takes at most so many coefficients: (1 + contexts) (1 + features)."""
+MOST_KEPT = 2**23
+"""Systems of equations are kept for the next penalties where they are at most so many numbers (64 MiB)."""
+BETTER = 1e-9
+"""Share of the squared error by which interactions must predict better: less is rounding."""
 FOLDS = 5
 """Folds of the choice where the caller has none of its own."""
 
@@ -27,24 +42,29 @@ FOLDS = 5
 @final
 @dataclass(frozen=True)
 class Ridge(OutcomeModel):
-    """q(x, a) = c + beta'x + gamma'phi(a) + delta_a, squared error plus penalties on the squared coefficients.
+    """q(x, a) = c + beta'x + gamma'phi(a) + delta_a, and x'B phi(a) + x'b_a where these predict better; squared error
+    plus penalties on the squared coefficients.
 
     Contexts and action features are standardised first; c is not penalised. Everything follows from sums by action,
     so the cost is O(n d^2) for any number of actions and folds, and the choice of penalties needs no other pass.
 
-    alpha: strength of the penalty. "auto" takes one for beta and gamma and another for delta, those with the least
-    squared error on held-out folds of the rows that it trains on.
-    actions: "onehot" (delta), "features" (gamma), "both"; "auto" is one-hot plus features where the log has them.
+    alpha: strength of the penalty. "auto" takes one for beta and gamma and others for delta, B and b, those with the
+    least squared error on held-out folds of the rows that it trains on.
+    actions: "onehot" (delta, b), "features" (gamma, B), "both"; "auto" is one-hot plus features where the log has them.
+    interactions: whether there are B and b. "auto" asks the held-out folds, where alpha does; a given alpha is without.
 
     >>> Ridge(alpha=2.0)
-    Ridge(alpha=2.0, actions='auto')
+    Ridge(alpha=2.0, actions='auto', interactions='auto')
     """
 
     alpha: float | str = "auto"
     actions: str = "auto"
+    interactions: bool | str = "auto"
 
     def __post_init__(self) -> None:
         choose("actions", self.actions, ACTION_INPUTS)
+        if not isinstance(self.interactions, bool) and self.interactions != "auto":
+            raise InputError(f"interactions must be True, False or 'auto'; got {self.interactions!r}.")
         if self.alpha == "auto":
             return
         if isinstance(self.alpha, str) or not (np.isfinite(self.alpha) and self.alpha > 0):
@@ -53,7 +73,7 @@ class Ridge(OutcomeModel):
     def fit(self, log: LoggedData, seed: int) -> FittedOutcome:
         count = min(FOLDS, log.groups) if isinstance(self.alpha, str) else 1
         fold = log.fold_numbers(count, seed) if isinstance(self.alpha, str) else np.zeros(len(log), dtype=np.intp)
-        return self.solve_from(log, _sums(log, fold, count), [frozenset()])[0]
+        return self.solve_from(log, self._sums(log, fold, count), [frozenset()])[0]
 
     def fit_without(self, log: LoggedData, held_out: list[Array], seed: int) -> list[FittedOutcome]:
         count = len(held_out)
@@ -61,275 +81,221 @@ class Ridge(OutcomeModel):
         halves = 2 if count == 2 and isinstance(self.alpha, str) else 1
         part = fold_of_each(held_out, len(log)) * halves + parts_of_keys(log.keys, 2, halves, seed) % halves
         without = [frozenset(range(at * halves, (at + 1) * halves)) for at in range(count)]
-        return list(self.solve_from(log, _sums(log, part, count * halves), without))
+        return list(self.solve_from(log, self._sums(log, part, count * halves), without))
 
     def solve_from(
         self, log: LoggedData, parts: Sequence[Sums], without: Sequence[frozenset[int]]
-    ) -> list[AdditiveOutcome]:
+    ) -> list[AdditiveOutcome | InteractingOutcome]:
         """For each set of parts of the rows, the model of all other parts. log: for the inputs."""
-        if isinstance(self.alpha, str):
-            return self._chosen(log, parts, without)
-        return [self._solve(log, _total(parts, without=hidden), self.alpha, self.alpha) for hidden in without]
+        choice = Choice(self, Inputs.of(self, log), tuple(parts))
+        return [choice.model(hidden) for hidden in without]
 
-    def _chosen(
-        self, log: LoggedData, parts: Sequence[Sums], without: Sequence[frozenset[int]]
-    ) -> list[AdditiveOutcome]:
-        """For each set of parts, the model of all other parts; its penalties are those that predict these best."""
-        chosen: list[AdditiveOutcome] = []
-        # Errors, not models, are kept: each model has a number for every action.
-        errors: dict[frozenset[int], dict[int, list[float]]] = {}
-        for hidden in without:
-            losses = np.zeros(len(self._grid(log)))
-            for at in sorted(set(range(len(parts))) - hidden):
-                key = hidden | {at}
-                if key not in errors:
-                    models = self._along_grid(log, _total(parts, without=key))
-                    errors[key] = {part: [parts[part].squared_error(model) for model in models] for part in key}
-                losses += errors[key][at]
-            chosen.append(self._solve(log, _total(parts, without=hidden), *self._grid(log)[int(losses.argmin())]))
-        return chosen
+    def sums_by_action(self, parts: int, k: int, d: int) -> bool:
+        """Whether products of contexts are to be summed by action, which interactions take."""
+        wanted = self.interactions is True or (self.interactions == "auto" and self.alpha == "auto")
+        size = parts * k * d * d
+        if self.interactions is True and size > MOST_SUMS:
+            raise InputError(
+                f"{self!r} takes {size} sums for {k} actions, {d} contexts and {parts} parts of the rows; at most "
+                f"{MOST_SUMS} are kept. Use fewer contexts, or interactions='auto'."
+            )
+        return wanted and k > 1 and d > 0 and size <= MOST_SUMS
 
-    def _grid(self, log: LoggedData) -> list[tuple[float, float]]:
-        """Pairs (dense, one-hot) of penalties."""
-        phi, onehot = self._inputs(log)
-        step = 1 if phi.shape[1] + log.contexts.shape[1] <= MANY else 2
-        strengths = ONEHOT_ALPHAS[::step] if onehot else (1.0,)
-        return [(alpha, strength) for strength in strengths for alpha in ALPHAS[::step]]
-
-    def _along_grid(self, log: LoggedData, sums: Sums) -> list[AdditiveOutcome]:
-        system = System.of(sums, *self._inputs(log))
-        reduced = {strength: system.without_onehot(strength) for strength in {pair[1] for pair in self._grid(log)}}
-        return [reduced[strength].solve(alpha) for alpha, strength in self._grid(log)]
-
-    def _solve(self, log: LoggedData, sums: Sums, dense: float, onehot: float) -> AdditiveOutcome:
-        return System.of(sums, *self._inputs(log)).without_onehot(onehot).solve(dense)
-
-    def _inputs(self, log: LoggedData) -> tuple[Floats, bool]:
-        onehot, features = action_inputs(self.actions, log, self)
-        phi = log.action_features if features and log.action_features is not None else np.empty((log.n_actions, 0))
-        return phi, onehot
+    def _sums(self, log: LoggedData, part: Ints, parts: int) -> list[Sums]:
+        """The sums of each part of the rows, in one pass over the log."""
+        d = log.contexts.shape[1]
+        first = next(log.batches(d + 1))
+        by_action = self.sums_by_action(parts, log.n_actions, d)
+        shifts = first.contexts.mean(axis=0), float(first.rewards.mean())
+        sums = Summing(parts, log.n_actions, *shifts, by_action=by_action)
+        for rows, batch in zip(chunks(len(log), d + 1), log.batches(d + 1), strict=True):
+            sums.add(part[rows], batch.actions, batch.contexts, batch.rewards)
+        return sums.done()
 
 
 @final
-@dataclass(frozen=True)
-class AdditiveOutcome(FittedOutcome):
-    """q(x, a) = constant + x'slope + effect[a]: slope (d,), effect (k,)."""
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """What a model is told about actions: features phi (k, F), and whether which action it is."""
 
-    averages: ClassVar[bool] = True
-    constant: float
-    slope: Floats
-    effect: Floats
-
-    def _context_part(self, batch: Batch) -> Floats:
-        return self.constant + batch.contexts @ self.slope
-
-    def predict(self, batch: Batch) -> Floats:
-        return self._context_part(batch)[:, None] + self.effect
-
-    def at(self, batch: Batch, actions: Ints) -> Floats:
-        return self._context_part(batch)[:, None] + self.effect[np.maximum(actions, 0)]
-
-    def average(self, batch: Batch) -> Floats:
-        return self._context_part(batch) + self.effect.mean()
-
-    def value(self, batch: Batch, p: Floats) -> Floats:
-        # einsum, not @: a threaded BLAS takes a hundred times as long for this where other work keeps the cores busy
-        return self._context_part(batch) + np.einsum("ij,j->i", p, self.effect)
-
-
-@final
-@dataclass(frozen=True)
-class Sums:
-    """Sufficient statistics of (x, a, r), mergeable.
-
-    counts: (k,). x_by_action: (k, d). r_by_action: (k,). xx: (d, d). xr: (d,). rr: sum of r^2.
-    x and r are shifted by constants (the first batch's means), which keeps the digits when their means are large.
-    """
-
-    counts: Floats
-    x_by_action: Floats
-    r_by_action: Floats
-    xx: Floats
-    xr: Floats
-    rr: float
-    x_shift: Floats
-    r_shift: float
-
-    def plus(self, other: Sums, sign: int = 1) -> Sums:
-        return Sums(
-            self.counts + sign * other.counts, self.x_by_action + sign * other.x_by_action,
-            self.r_by_action + sign * other.r_by_action, self.xx + sign * other.xx, self.xr + sign * other.xr,
-            self.rr + sign * other.rr, self.x_shift, self.r_shift,
-        )  # fmt: skip
-
-    def squared_error(self, model: AdditiveOutcome) -> float:
-        """sum (r - q(x, a))^2 of the rows in these sums."""
-        slope, effect = model.slope, model.effect + (model.constant + float(self.x_shift @ model.slope) - self.r_shift)
-        cross = float(self.xr @ slope) + float(self.r_by_action @ effect)
-        # einsum, not @: see AdditiveOutcome.value
-        along = np.einsum("ij,j->i", self.x_by_action, slope)
-        square = slope @ self.xx @ slope + 2 * effect @ along + effect @ (self.counts * effect)
-        return max(0.0, self.rr - 2 * cross + float(square))
-
-
-def _total(parts: Sequence[Sums], without: Collection[int] = ()) -> Sums:
-    """The sums of all parts together, but some."""
-    everything = parts[0]
-    for part in parts[1:]:
-        everything = everything.plus(part)
-    for at in sorted(without):
-        everything = everything.plus(parts[at], sign=-1)
-    return everything
-
-
-def _sums(log: LoggedData, part: Ints, parts: int) -> list[Sums]:
-    """The sums of each part of the rows, in one pass over the log."""
-    width = log.contexts.shape[1] + 1
-    first = next(log.batches(width))
-    sums = Summing(parts, log.n_actions, first.contexts.mean(axis=0), float(first.rewards.mean()))
-    for rows, batch in zip(chunks(len(log), width), log.batches(width), strict=True):
-        sums.add(part[rows], batch.actions, batch.contexts, batch.rewards)
-    return sums.done()
-
-
-@final
-class Summing:
-    """Sums that grow by batches of rows, for each of f parts of them; k actions, d contexts."""
-
-    def __init__(self, f: int, k: int, x_shift: Floats, r_shift: float) -> None:
-        self.f, self.k, self.x_shift, self.r_shift = f, k, x_shift, r_shift
-        d = len(x_shift)
-        self.counts, self.r_sum, self.x_sum = np.zeros(f * k), np.zeros(f * k), np.zeros((f * k, d))
-        self.xx, self.xr, self.rr = np.zeros((f, d, d)), np.zeros((f, d)), np.zeros(f)
-
-    def add(self, part: Ints, actions: Ints, contexts: Floats, rewards: Floats) -> None:
-        x, r = contexts - self.x_shift, rewards - self.r_shift
-        cell, size = part * self.k + actions, self.f * self.k
-        self.counts += np.bincount(cell, minlength=size)
-        self.r_sum += np.bincount(cell, weights=r, minlength=size)
-        self.rr += np.bincount(part, weights=r * r, minlength=self.f)
-        for column in range(x.shape[1]):
-            self.x_sum[:, column] += np.bincount(cell, weights=x[:, column], minlength=size)
-        for number in range(self.f):
-            rows = slice(None) if self.f == 1 else part == number
-            x_here = x[rows]
-            self.xx[number] += x_here.T @ x_here
-            self.xr[number] += x_here.T @ r[rows]
-
-    def done(self) -> list[Sums]:
-        cells = [slice(at * self.k, (at + 1) * self.k) for at in range(self.f)]
-        return [
-            Sums(self.counts[s], self.x_sum[s], self.r_sum[s], xx, xr, float(rr), self.x_shift, self.r_shift)
-            for s, xx, xr, rr in zip(cells, self.xx, self.xr, self.rr, strict=True)
-        ]
-
-
-@final
-@dataclass(frozen=True)
-class System:
-    """The normal equations of one training set, dense columns [1, x, z(a)] standardised by mean and scale.
-
-    z: (k, f) the features, standardised or in fewer coordinates. gram: (p, p). by_action: (k, p). moment: (p,).
-    inverse: (k,) of the one-hot block, once that is eliminated.
-    """
-
-    sums: Sums
-    z: Floats
+    phi: Floats
     onehot: bool
-    mean: Floats
-    scale: Floats
-    gram: Floats
-    by_action: Floats
-    moment: Floats
-    inverse: Floats | None = None
 
     @staticmethod
-    def of(sums: Sums, phi: Floats, onehot: bool) -> System:
-        n = sums.counts.sum()
-        if n < 1:
-            raise InputError("Ridge: a fold leaves no rows to train on; use fewer folds.")
-        z = _coordinates(_standardised(phi, sums.counts / n), sums.counts)
-        gram, by_action, moment = _normal_equations(sums, z)
-        mean, scale = gram[0] / n, np.ones(len(gram))
-        d = slice(1, 1 + len(sums.xr))
-        scale[d] = spread(np.diag(gram)[d] / n - mean[d] ** 2, mean[d])
-        mean[0] = 0.0  # the constant stays as it is
-        mean[d.stop :] = 0.0  # the features have mean 0
-        centred = gram - n * np.outer(mean, mean)
-        centred[0], centred[:, 0] = n * np.eye(len(mean))[0], n * np.eye(len(mean))[0]
-        return System(
-            sums, z, onehot, mean, scale, centred / np.outer(scale, scale),
-            (by_action - np.outer(sums.counts, mean)) / scale, (moment - mean * moment[0]) / scale,
+    def of(model: Ridge, log: LoggedData) -> Inputs:
+        onehot, features = action_inputs(model.actions, log, model)
+        phi = log.action_features if features and log.action_features is not None else np.empty((log.n_actions, 0))
+        return Inputs(phi, onehot)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """Squared errors on each part of the rows, of models that did not see it."""
+
+    phi: Floats
+    parts: tuple[Sums, ...]
+    errors: dict[tuple[frozenset[int], Penalties], dict[int, float]] = field(default_factory=dict)
+    systems: dict[frozenset[int], System] = field(default_factory=dict)
+
+    @cached_property
+    def everything(self) -> Sums:
+        return total(self.parts)
+
+    def models(self, hidden: frozenset[int], settings: Sequence[Penalties]) -> Iterator[Coefficients]:
+        """The models of all parts but some, one for each of these penalties."""
+        if hidden in self.systems:
+            return self.systems[hidden].solve(settings)
+        sums = self.everything
+        for at in sorted(hidden):
+            sums = sums.plus(self.parts[at], sign=-1)
+        return (
+            solutions(sums, self.phi, settings) if not sums.counts.any() else self._system(hidden, sums).solve(settings)
+        )
+
+    def _system(self, hidden: frozenset[int], sums: Sums) -> System:
+        system = System.of(sums, self.phi)
+        if len(self.parts) ** 2 * (system.z.size + sums.xx.size) <= MOST_KEPT:
+            self.systems[hidden] = system
+        return system
+
+    def losses(self, hidden: frozenset[int], settings: Sequence[Penalties]) -> Floats:
+        """For each of the penalties, the error on every part that is not hidden, of the model of the other parts."""
+        losses = np.zeros(len(settings))
+        for at in sorted(set(range(len(self.parts))) - hidden):
+            self._learn(hidden | {at}, settings)
+            losses += [self.errors[hidden | {at}, each][at] for each in settings]
+        return losses
+
+    def _learn(self, hidden: frozenset[int], settings: Sequence[Penalties]) -> None:
+        # Errors, not models, are kept: each model has a number for every action.
+        unknown = [each for each in settings if (hidden, each) not in self.errors]
+        if unknown:
+            for each, model in zip(unknown, self.models(hidden, unknown), strict=True):
+                errors = {at: self.parts[at].squared_error(model.effect, model.slope) for at in hidden}
+                self.errors[hidden, each] = errors
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """The penalties of a model that predict held-out parts best: of the additive model first, then of products of
+    contexts and features, then of actions' own slopes."""
+
+    ridge: Ridge
+    inputs: Inputs
+    parts: tuple[Sums, ...]
+
+    @cached_property
+    def interacting(self) -> bool:
+        return self.parts[0].by_action
+
+    @cached_property
+    def additive_judge(self) -> Judge:
+        return Judge(self.inputs.phi, tuple(part.pooled() for part in self.parts))
+
+    @cached_property
+    def judge(self) -> Judge:
+        return Judge(self.inputs.phi, self.parts)
+
+    def model(self, hidden: frozenset[int]) -> AdditiveOutcome | InteractingOutcome:
+        """The model of all parts but some; its penalties are those that predict these parts best."""
+        penalties = self._penalties(hidden)
+        judge = self.additive_judge if penalties.products is penalties.slopes is None else self.judge
+        return next(judge.models(hidden, [penalties])).outcome(self.parts[0])
+
+    def balancing(self, tilt: Floats, *, interacting: bool) -> FittedOutcome:
+        """A function v(x, a) whose product with a row's residual is the row's influence, as a training row, on the mean
+        prediction under a target.
+
+        Ridge is linear in the rewards: with D the inputs of a row, g their mean under the target and H the penalised
+        matrix of products, the mean prediction is g'H^-1 sum_i D_i r_i, and row i counts by v_i = n D_i'H^-1 g. That is
+        what a ridge model predicts whose matrix is the same and whose products with the reward are n g. The penalties
+        are weak ones of the choice: the error of nearly unbiased coefficients also allows for what a stronger penalty
+        shrinks away.
+
+        tilt: (k, 1 + d) means of the target's probabilities times [1, contexts in the shifts of the sums]; (k, 1) where
+        slopes are shared. interacting: whether actions have slopes of their own.
+        """
+        whole = (self.judge if interacting else self.additive_judge).everything
+        n = float(whole.counts.sum())
+        products = n * tilt[:, 1:] if interacting else whole.x.sum(axis=0)[None]
+        moved = replace(whole, r=n * tilt[:, 0], xr=products, rr=0.0, r_shift=0.0)
+        if isinstance(self.ridge.alpha, str):
+            penalties = self._weak(n / len(whole.counts), interacting=interacting)
+        else:
+            penalties = self._given(self.ridge.alpha)
+        return next(solutions(moved, self.inputs.phi, [penalties])).outcome(moved)
+
+    def _weak(self, rows: float, *, interacting: bool) -> Penalties:
+        """Penalties that shrink little; rows: of an action."""
+        onehot = ONEHOT_ALPHAS[-1] if self.inputs.onehot else None
+        return Penalties(
+            ALPHAS[-1], onehot, PRODUCT_ALPHAS[-1] if interacting and self._multiplies else None,
+            WEAKER[1] * max(1.0, rows) if interacting and self.inputs.onehot else None,
         )  # fmt: skip
 
-    def without_onehot(self, alpha: float) -> System:
-        """The one-hot block, which is diagonal, eliminated under its penalty (a Schur complement)."""
-        if not self.onehot:
-            return self
-        inverse = 1 / (self.sums.counts + alpha)
-        scaled = self.by_action * inverse[:, None]
-        gram, moment = self.gram - self.by_action.T @ scaled, self.moment - scaled.T @ self.sums.r_by_action
-        return replace(self, gram=gram, moment=moment, inverse=inverse)
+    def _penalties(self, hidden: frozenset[int]) -> Penalties:
+        if not isinstance(self.ridge.alpha, str):
+            return self._given(self.ridge.alpha)
+        grid = self._grid()
+        losses = self.additive_judge.losses(hidden, grid)
+        best, loss = grid[int(losses.argmin())], float(losses.min())
+        if not self.interacting:
+            return best
+        best, loss = self._better(hidden, self._products(best), best, self._to_beat(loss))
+        return self._slopes(hidden, best, self._to_beat(loss))
 
-    def solve(self, alpha: float) -> AdditiveOutcome:
-        """The coefficients under a penalty on the dense columns, the constant left out."""
-        penalty = np.full(len(self.gram), alpha)
-        penalty[0] = 0.0
-        beta = np.linalg.solve(self.gram + np.diag(penalty), self.moment)
-        sums, d = self.sums, len(self.sums.xr)
-        raw = beta / self.scale
-        raw[0] -= float(self.mean @ raw)
-        effect = self.z @ raw[1 + d :]
-        if self.inverse is not None:
-            effect += (sums.r_by_action - self.by_action @ beta) * self.inverse
-        slope = raw[1 : 1 + d]
-        return AdditiveOutcome(float(raw[0]) + sums.r_shift - float(sums.x_shift @ slope), slope, effect)
+    def _to_beat(self, loss: float) -> float:
+        """The loss of the model without more interactions; infinite where they are wanted anyway."""
+        return np.inf if self.ridge.interactions is True else loss
 
+    def _given(self, alpha: float) -> Penalties:
+        onehot = alpha if self.inputs.onehot else None
+        if not self.interacting:
+            return Penalties(alpha, onehot)
+        return Penalties(alpha, onehot, alpha if self._multiplies else None, onehot)
 
-def spread(variance: Floats, mean: Floats) -> Floats:
-    """Standard deviations; 1 where there is no variation but rounding."""
-    scale = np.sqrt(np.clip(variance, 0.0, None))
-    scale[scale <= 1e-12 * np.maximum(1.0, np.abs(mean))] = 1.0
-    return scale
+    def _grid(self) -> list[Penalties]:
+        many = self.inputs.phi.shape[1] + self.parts[0].x.shape[1] > MANY
+        step = 2 if many else 1
+        strengths: Sequence[float | None] = ONEHOT_ALPHAS[::step] if self.inputs.onehot else (None,)
+        return [Penalties(alpha, strength) for strength in strengths for alpha in ALPHAS[::step]]
 
+    @cached_property
+    def _multiplies(self) -> bool:
+        # More features than actions are replaced by one for each action.
+        columns, d = min(self.inputs.phi.shape), self.parts[0].x.shape[1]
+        return columns > 0 and (1 + columns) * (1 + d) <= MOST_PRODUCTS
 
-def _standardised(phi: Floats, shares: Floats) -> Floats:
-    """Features (k, F) at mean 0 and variance 1 over the rows, of which each action has its share (k,)."""
-    mean = shares @ phi
-    centred = phi - mean
-    return centred / spread(np.einsum("i,ij,ij->j", shares, centred, centred), mean)
+    def _products(self, best: Penalties) -> list[Penalties]:
+        return [best._replace(products=alpha) for alpha in PRODUCT_ALPHAS] if self._multiplies else []
 
+    def _slopes(self, hidden: frozenset[int], best: Penalties, loss: float) -> Penalties:
+        if not self.inputs.onehot:
+            return best
+        rows = max(1.0, float(self.judge.everything.counts.mean()))
+        half, least = self._better(hidden, [best._replace(slopes=HALF * rows)], best, loss)
+        if half is best:
+            return best
+        weaker = self._walk(hidden, half, least, [alpha * rows for alpha in WEAKER])
+        return self._walk(hidden, half, least, [alpha * rows for alpha in STRONGER]) if weaker is half else weaker
 
-def _coordinates(z: Floats, counts: Floats) -> Floats:
-    """Features (k, f) with f at most the number m of actions that occur, which give the same model as z (k, F).
+    def _walk(self, hidden: frozenset[int], best: Penalties, loss: float, slopes: list[float]) -> Penalties:
+        """The last of these penalties before one that predicts worse."""
+        for alpha in slopes:
+            tried, loss = self._better(hidden, [best._replace(slopes=alpha)], best, loss)
+            if tried is best:
+                break
+            best = tried
+        return best
 
-    The coefficients lie in the space that the rows of those actions span. With G = P P' = L L' for these rows P, the
-    lower triangle L has their coordinates in an orthonormal basis of it: m numbers each in place of F.
-    """
-    seen = counts > 0
-    m = int(seen.sum())
-    if z.shape[1] <= m:
-        return z
-    p = z[seen]
-    gram = p @ p.T
-    gram.flat[:: m + 1] += SINGULAR * max(float(np.trace(gram)), 1.0) / m  # actions that have the same features
-    lower = np.linalg.cholesky(gram)
-    coordinates = np.empty((len(z), m))
-    coordinates[seen] = lower
-    coordinates[~seen] = np.linalg.solve(lower, p @ z[~seen].T).T
-    return coordinates
-
-
-def _normal_equations(sums: Sums, phi: Floats) -> tuple[Floats, Floats, Floats]:
-    """D'D (p, p), the per-action sums of D (k, p), and D'r (p,), for D = [1, x, phi(a)], from the sums alone."""
-    counts = sums.counts[:, None]
-    by_action = np.hstack([counts, sums.x_by_action, counts * phi])
-    first = by_action.sum(axis=0)
-    d = len(sums.xr)
-    gram = np.empty((len(first), len(first)))
-    gram[0] = gram[:, 0] = first
-    gram[1 : 1 + d, 1 : 1 + d] = sums.xx
-    gram[1 : 1 + d, 1 + d :] = sums.x_by_action.T @ phi
-    gram[1 + d :, 1 : 1 + d] = gram[1 : 1 + d, 1 + d :].T
-    gram[1 + d :, 1 + d :] = phi.T @ (counts * phi)
-    return gram, by_action, np.concatenate([[sums.r_by_action.sum()], sums.xr, phi.T @ sums.r_by_action])
+    def _better(
+        self, hidden: frozenset[int], settings: list[Penalties], best: Penalties, loss: float
+    ) -> tuple[Penalties, float]:
+        """The best of some penalties and those that were best before, and its loss."""
+        if not settings:
+            return best, loss
+        losses = self.judge.losses(hidden, settings)
+        better = losses.min() < loss * (1 - BETTER)
+        return (settings[int(losses.argmin())], float(losses.min())) if better else (best, loss)

@@ -10,8 +10,9 @@ import numpy as np
 from cael.common.types import Array, Floats, Ints
 from cael.errors import InputError, LogError, choose, refuse_rows
 from cael.log.logged import Batch, LoggedData, chunks
+from cael.outcomes.linear import AdditiveOutcome
+from cael.outcomes.normal_equations import spread
 from cael.outcomes.outcome_model import ACTION_INPUTS, FittedOutcome, OutcomeModel, action_inputs
-from cael.outcomes.ridge import AdditiveOutcome, spread
 
 PAIR_BYTES = 32 * 2**20
 """Pairs (row, action) are predicted in blocks of this size."""
