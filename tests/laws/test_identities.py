@@ -166,3 +166,42 @@ def test_baseline_has_less_variance_than_ips_with_the_best_constant(problem):
 
     scale = variance(b) + 1e-9 + 1e-9 * variance(0.0)
     assert all(variance(b) <= variance(b + step) + 1e-6 * scale for step in (-10, -1, -0.1, 0.1, 1, 10))
+
+
+@given(problems())
+def test_offcem_between_dr_and_the_model_with_the_mean_residual(problem):
+    """A cluster for each action is DR; one cluster for all is DM and the mean of what f misses; f = 0 is MIPS."""
+    log, pi, q = problem
+    model, zero, k = cael.FixedOutcome(q), cael.FixedOutcome(0 * q), log.n_actions
+    missed = (log.rewards - q[np.arange(len(log)), log.actions]).mean()
+    assert same(value(cael.OffCEM(np.arange(k), outcome=model), log, pi), value(cael.DR(model), log, pi))
+    together = value(cael.OffCEM(np.zeros(k, dtype=int), outcome=model), log, pi)
+    assert same(together, value(cael.DM(model), log, pi) + missed)
+    pairs = np.arange(k) // 2
+    weights = cael.MIPS(pairs, posterior="exact")
+    assert same(value(cael.OffCEM(pairs, outcome=zero), log, pi), value(weights, log, pi))
+    assert same(value(cael.MDR(weights, zero), log, pi), value(weights, log, pi))
+    assert same(
+        value(cael.OffCEM(np.arange(k), outcome=model, self_normalised=True), log, pi), value(cael.SNDR(model), log, pi)
+    )
+
+
+@given(problems())
+def test_a_combination_of_one_and_the_same_is_itself(problem):
+    log, pi, _ = problem
+    alone = cael.SNIPS().estimate(log, pi)
+    for kind in (cael.MetaOPE, cael.OPERA):
+        both = kind([cael.SNIPS(), cael.SNIPS()]).estimate(log, pi)
+        assert same(both.value, alone.value)
+        assert both.stderr == pytest.approx(alone.stderr, rel=1e-6, abs=1e-9)
+        assert both.error == pytest.approx(alone.error, rel=1e-6, abs=1e-9)
+
+
+@given(problems(), st.floats(-50, 50))
+def test_combinations_of_what_moves_with_the_reward_do(problem, shift):
+    """Their weights sum to one. (OCV may choose another: its validator's noise moves.)"""
+    log, pi, q = problem
+    moved = cael.LoggedData(log.contexts, log.actions, log.rewards + shift, logging=log.logging)
+    candidates = [cael.SNIPS(), cael.SNDR(cael.FixedOutcome(q))]
+    for estimator in (cael.MetaOPE(candidates), cael.OPERA(candidates)):
+        assert value(estimator, moved, pi) - value(estimator, log, pi) == pytest.approx(shift, rel=1e-4, abs=1e-4)

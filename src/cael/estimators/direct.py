@@ -17,8 +17,9 @@ from cael.outcomes.ridge import Ridge
 class DM(Estimator):
     """The direct method: V = (1/n) sum_i sum_a pi(a|x_i) q(x_i, a).
 
-    Unbiased only if the outcome model q is; its interval covers the mean of the predictions and knows nothing of the
-    model's bias. Needs no propensities.
+    Unbiased only if the outcome model q is, which its interval assumes. With Ridge the interval holds the error of the
+    coefficients (by their influence function) and what the penalties took off them; with other models neither. Needs
+    no propensities.
 
     outcome: the model of the reward. folds: each row is predicted by a model trained on the other folds (0: trained
     on all rows, in-sample). seed: of the folds and of the model.

@@ -85,9 +85,7 @@ class MIPS(Estimator):
 
     def part(self, asking: Asking, target: int) -> Part:
         asking.require(self.needs, target)
-        if self not in asking.learned:
-            asking.learned[self] = self._weights(asking)
-        source = asking.learned[self]
+        source = self.source(asking)
         notes = (EMBEDDING_BIAS,) if source.converged else (EMBEDDING_BIAS, NOT_CONVERGED)
         # A posterior uses no rewards, so fitting it in-sample does not narrow the interval: no word about it.
         form = Form(
@@ -95,6 +93,15 @@ class MIPS(Estimator):
             cross_fitted=source.cross_fitted,
         )  # fmt: skip
         return form_part(asking, self.name, target, form)
+
+    def source(self, asking: Asking) -> Exact | Fitted:
+        """How the weights are made, fitted once however many targets and estimators use them."""
+        arrays = (id(self.embeddings), id(self.row_embeddings), id(self.density))
+        key = (MIPS, *arrays, self.posterior, self.offset, self.C, self.folds, self.seed, self.max_iter)
+        if key not in asking.learned:
+            asking.learned[key] = self._weights(asking)
+        source: Exact | Fitted = asking.learned[key]
+        return source
 
     def _weights(self, asking: Asking) -> Exact | Fitted:
         """How the weights are made; a posterior is fitted on the log, or on a sample of one in files."""

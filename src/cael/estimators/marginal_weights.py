@@ -33,12 +33,38 @@ class Exact:
     def of(self, piece: Piece, part: slice, pi: Floats, mu: Floats) -> Floats:
         """p(e_i|x_i, pi) / p(e_i|x_i, mu) of some rows of a batch."""
         batch = piece.batch(part)
-        p = self.likelihood(batch, piece.first + part.start)
-        above, below = np.einsum("ij,ij->i", pi, p), np.einsum("ij,ij->i", mu, p)
-        if (below <= 0).any():
-            row = int(np.asarray(batch.draw_numbers)[below <= 0][0])
-            raise InputError(f"the embedding of row {row} cannot occur under the logging policy.")
-        return np.asarray(above / below)
+        return ratios(self.likelihood(batch, piece.first + part.start), pi, mu, np.asarray(batch.draw_numbers))
+
+
+def ratios(likelihood: Floats, pi: Floats, mu: Floats, rows: Ints) -> Floats:
+    """p(e_i|x_i, pi) / p(e_i|x_i, mu) from p(e_i|a), pi and mu, (b, k) each. rows: (b,) their numbers, for errors."""
+    above, below = np.einsum("ij,ij->i", pi, likelihood), np.einsum("ij,ij->i", mu, likelihood)
+    if (below <= 0).any():
+        raise InputError(f"the embedding of row {rows[below <= 0][0]} cannot occur under the logging policy.")
+    return np.asarray(above / below)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Clustered:
+    """rho of the clusters of actions: pi(c|x) / mu(c|x). groups: (f, k) the cluster of each action, for the rows of
+    each fold; or (1, k) for all rows. seed: of the folds."""
+
+    groups: Ints
+    seed: int
+    converged: bool = True
+    cross_fitted: bool | None = None
+    contexts: bool = False
+
+    def of(self, piece: Piece, part: slice, pi: Floats, mu: Floats) -> Floats:
+        batch = piece.batch(part)
+        fold, numbers = piece.folds(len(self.groups), self.seed)[part], np.asarray(batch.draw_numbers)
+        weights = np.empty(len(batch))
+        for number, group in enumerate(self.groups):
+            rows = np.flatnonzero(fold == number)
+            same = (group[batch.actions[rows]][:, None] == group).astype(np.float64)
+            weights[rows] = ratios(same, pi[rows], mu[rows], numbers[rows])
+        return weights
 
 
 @final
@@ -80,7 +106,7 @@ class MarginalWeight(Weights):
     """The weights of embeddings. source: how they are made."""
 
     target: int
-    source: Exact | Fitted
+    source: Exact | Clustered | Fitted
 
     @property
     def contexts(self) -> bool:  # type: ignore[override]

@@ -13,6 +13,7 @@ from cael.engine.asking import Asking
 from cael.engine.columns import Column, InFold, Product, Reward, Weight
 from cael.engine.parts import Form, Part, weight_diagnostics
 from cael.engine.score import Score
+from cael.engine.steadying import pooled_of, steadied
 from cael.estimators.estimator import Estimator
 from cael.estimators.selection import SLOPE, Setting, Tuned
 from cael.inference.estimate import Estimate
@@ -139,7 +140,8 @@ class BaselinePart(Part):
         for fold, b in enumerate(baselines(means, answer.products(self.columns))):
             c[3 * fold : 3 * fold + 3] = b, -b, 1.0  # r0 + b + w (r - r0 - b)
         diagnostics = weight_diagnostics(answer, Weight(self.target), cross_fitted=True)
-        return answer.estimate(self.name, self.columns, Score(answer.r0, c), diagnostics)
+        estimate = answer.estimate(self.name, self.columns, Score(answer.r0, c), diagnostics)
+        return steadied(answer, estimate, pooled_of(answer, Weight(self.target), answer.variance(Reward())))
 
 
 def baselines(means: Floats, covariances: Floats) -> Floats:
