@@ -163,7 +163,10 @@ def test_dr_with_injected_predictions_has_a_range():
     assert found.interval(method="bernstein", reward_range=(0, 1)).low <= found.value
 
 
-@pytest.mark.parametrize("method", inference.METHODS[:-1])
+EXACT = tuple(method for method in inference.METHODS if method not in ("steadied", "bias_aware"))
+
+
+@pytest.mark.parametrize("method", EXACT)
 def test_clusters_widen_what_rows_hide(method):
     """Every row copied four times, the copies in one cluster: the same interval as without the copies."""
     rewards = RNG.random(150)
@@ -178,6 +181,21 @@ def test_clusters_widen_what_rows_hide(method):
     a, b = plain.interval(method=method, **kwargs), grouped.interval(method=method, **kwargs)
     assert (b.low, b.high) == pytest.approx((a.low, a.high), rel=1e-9)
     assert grouped.stderr == pytest.approx(plain.stderr)
+
+
+def test_few_clusters_have_the_quantiles_of_student():
+    rewards = RNG.random(60) + np.repeat(RNG.random(4), 15)
+    few = cael.LoggedData(None, np.arange(60) % 2, rewards, logging=cael.Uniform(2), clusters=np.repeat(range(4), 15))
+    for estimator in (cael.LoggedMean(), cael.SNIPS(), cael.IPS()):
+        found = estimator.estimate(few, cael.Tabular([0.4, 0.6]))
+        factor = float(scipy.stats.t.ppf(0.975, 3))
+        assert found.interval().width == pytest.approx(2 * factor * found.error)
+        assert found.error >= found.stderr
+        assert any("only 4 clusters" in warning for warning in found.diagnostics.warnings)
+    rows = cael.LoggedData(None, few.actions, rewards, logging=cael.Uniform(2))
+    plain = cael.LoggedMean().estimate(rows, cael.Uniform(2))
+    assert plain.interval().width == pytest.approx(2 * 1.959964 * plain.error)  # of rows it is normal
+    assert not plain.diagnostics.warnings
 
 
 def test_constant_contributions_give_a_point():
@@ -208,6 +226,21 @@ def test_max_t_is_between_one_interval_and_bonferroni():
     assert same == pytest.approx(scipy.stats.norm.ppf(0.975), abs=0.05)
 
 
+def test_max_t_counts_columns_whose_noise_the_units_do_not_show():
+    """An arm without a success has no variance, and might have had one: nine of ten columns without spread."""
+    columns = np.zeros((800, 10))
+    columns[:, 0] = RNG.standard_normal(800)
+    hidden = np.append(0.0, np.ones(9))
+    assert inference.max_t(columns, 0.95, resamples=20_000) == pytest.approx(scipy.stats.norm.ppf(0.975), abs=0.05)
+    independent = scipy.stats.norm.ppf((1 + 0.95 ** (1 / 10)) / 2)
+    assert inference.max_t(columns, 0.95, hidden=hidden, resamples=20_000) == pytest.approx(independent, abs=0.05)
+    same = np.repeat(columns[:, :1], 10, axis=1)
+    half = inference.max_t(same, 0.95, hidden=np.full(10, 0.5), resamples=20_000)
+    assert scipy.stats.norm.ppf(0.975) + 0.2 < half < independent - 0.02
+    assert inference.hidden_share(0.6, 1.0) == pytest.approx(0.64)
+    assert inference.hidden_share(1.0, 1.0) == inference.hidden_share(0.0, 0.0) == 0
+
+
 def test_seeds_make_the_bootstrap_repeatable():
     snips = cael.SNIPS().estimate(log_of(RNG.random(50)), cael.Tabular([0.7, 0.3]))
     for method in ("studentised", "bca"):
@@ -225,7 +258,7 @@ LEVELS = st.floats(0.5, 0.999)
 
 
 @given(st.floats(-5, 5), st.floats(1e-3, 10), LEVELS)
-def test_bias_aware_without_bias_is_the_normal_interval(value, error, level):
+def test_bias_aware_without_bias_is_the_interval_without_bias(value, error, level):
     found = inference.bias_aware(value, error, 0.0, level)
     assert (found.low, found.high) == pytest.approx(scipy.stats.norm.interval(level, value, error), rel=1e-7, abs=1e-9)
 
@@ -266,39 +299,40 @@ def biased(**known):
 
 def test_bias_aware_needs_a_bound():
     snips = biased()
-    with pytest.raises(NeedsError, match="needs a bound on the bias, and SNIPS has none"):
+    with pytest.raises(NeedsError, match=r"needs an allowance for a bias.*SNIPS has 'steadied'"):
         snips.interval(method="bias_aware")
-    assert snips.to_dict()["normal_interval"] is None
+    assert snips.to_dict()["interval_without_bias"] is None
+    assert biased(bias_bound=0.0).to_dict()["interval_without_bias"] is None
     for level in (0, 1, 95):
         with pytest.raises(InputError, match="level must be between 0 and 1"):
             biased(bias_bound=0.1).interval(level, "bias_aware")
 
 
-def test_bias_aware_takes_the_bound_the_larger_error_and_the_number_of_choices():
-    plain = biased(bias_bound=0.02)
+def test_bias_aware_takes_the_bound_and_the_larger_error():
+    plain = biased(bias_bound=0.02, stderr_floor=None)
     se = plain.stderr
 
-    def expected(error, level):
+    def expected(error, level=0.95):
         return inference.bias_aware(plain.value, error, 0.02, level).width
 
-    assert plain.interval(method="bias_aware").width == pytest.approx(expected(se, 0.95))
+    assert plain.interval(method="bias_aware").width == pytest.approx(expected(se))
     low = dataclasses.replace(plain, diagnostics=dataclasses.replace(plain.diagnostics, stderr_floor=se / 2))
-    assert low.interval(method="bias_aware").width == pytest.approx(expected(se, 0.95))
+    assert low.interval(method="bias_aware").width == pytest.approx(expected(se))
     high = dataclasses.replace(plain, diagnostics=dataclasses.replace(plain.diagnostics, stderr_floor=2 * se))
-    assert high.interval(method="bias_aware").width == pytest.approx(expected(2 * se, 0.95))
-    chosen = dataclasses.replace(plain, diagnostics=dataclasses.replace(plain.diagnostics, choices=4))
-    found = chosen.interval(0.9, "bias_aware")
-    assert found.width == pytest.approx(expected(se, 1 - 0.1 / 4))
+    assert high.interval(method="bias_aware").width == pytest.approx(expected(2 * se))
+    found = plain.interval(0.9, "bias_aware")
+    assert found.width == pytest.approx(expected(se, 0.9))
     assert (found.level, found.method) == (0.9, "bias_aware")
-    told = chosen.to_dict(0.9)
+    told = plain.to_dict(0.9)
     assert told["interval"] == {"low": found.low, "high": found.high, "level": 0.9, "method": "bias_aware"}
-    assert told["normal_interval"] == chosen.interval(0.9, "normal").to_dict()
-    assert chosen.interval(0.9) == found
+    assert told["interval_without_bias"] == plain.interval(0.9, "normal").to_dict()
+    assert plain.interval(0.9) == found
 
 
 def test_the_printed_interval_is_the_one_that_decisions_rest_on():
     plain, careful = biased(), biased(bias_bound=0.02)
-    assert plain.interval() == plain.interval(method="normal")
+    assert plain.interval() == plain.interval(method="steadied")
+    assert biased(stderr_floor=2 * plain.stderr).interval().width > plain.interval(method="normal").width
     assert f"95% interval</td><td>{plain.interval()}" in plain._repr_html_()
     assert f"(bias-aware 95% {careful.interval()})" in repr(careful)
     assert dict(careful.facts())["bias-aware 95% interval"] == str(careful.interval())
@@ -316,3 +350,45 @@ def test_bounds_of_a_contrast_add_and_its_choices_multiply():
     assert told.choices == 6  # each pair of candidates could have been the one
     silent = dataclasses.replace(b, diagnostics=dataclasses.replace(b.diagnostics, bias_bound=None))
     assert (a - silent).diagnostics.bias_bound is None
+
+
+def skewed(seed, n=60, k=10):
+    """A log of skewed rewards, and a policy that prefers the first arm; its value."""
+    rng = np.random.default_rng(seed)
+    a, q = rng.integers(0, k, n), np.linspace(1, 3, k)
+    policy = np.r_[0.8, np.full(k - 1, 0.2 / (k - 1))]
+    return cael.LoggedData(None, a, rng.exponential(q[a]), np.full(n, 1 / k), n_actions=k), policy, float(policy @ q)
+
+
+@pytest.mark.parametrize("method", ["studentised", "bca"])
+def test_bootstraps_of_a_ratio_resample_both_of_its_parts(method):
+    """With few rows the linear form has too little coverage; resampled, numerator and denominator move together."""
+    together, linear = [], []
+    for seed in range(120):
+        log, policy, truth = skewed(seed)
+        found = cael.SNIPS().estimate(log, policy)
+        together.append(truth in found.interval(method=method, resamples=399))
+        linear.append(truth in dataclasses.replace(found, ratio=None).interval(method=method, resamples=399))
+    assert np.mean(together) > np.mean(linear) + 0.03
+    assert np.mean(together) > 0.85
+
+
+@pytest.mark.parametrize("method", ["studentised", "bca"])
+def test_equal_weights_make_the_bootstrap_of_a_ratio_that_of_a_mean(method):
+    log = log_of(RNG.random(80))
+    ratio, mean = cael.SNIPS().estimate(log, cael.Uniform(2)), cael.LoggedMean().estimate(log, cael.Uniform(2))
+    assert ratio.ratio is not None
+    assert mean.ratio is None
+    a, b = ratio.interval(method=method), mean.interval(method=method)
+    assert (a.low, a.high) == pytest.approx((b.low, b.high), rel=1e-9)
+
+
+def test_the_parts_of_a_ratio_make_its_contributions():
+    log, policy, _ = skewed(0)
+    for estimator in (cael.SNIPS(), cael.SNDR()):
+        found = estimator.estimate(log, policy)
+        ratios = found.ratios
+        np.testing.assert_allclose(ratios.influence, found.contributions - found.value, atol=1e-12)
+        np.testing.assert_allclose(ratios.denominators.mean(axis=1), 1)
+        np.testing.assert_allclose(ratios.numerators.sum(axis=1), 0, atol=1e-9)
+        assert ratios.stderr == pytest.approx(found.stderr)

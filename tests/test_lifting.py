@@ -59,7 +59,7 @@ def test_controls_that_say_the_same_count_as_one():
 
 
 def test_the_lift_of_cael_uses_the_model_that_it_learned():
-    """Beside the ridge model, which cannot see what the network sees: the error falls, and near the logging policy far."""
+    """Beside the ridge model, which cannot see what the network sees: the error falls, near the logging policy far."""
     world = cael.worlds.PaperWorld(n_actions=20)
     log = world.sample(1000, seed=3)
     near = cael.Mixture([world.logging, world.target], [0.9, 0.1])
@@ -108,7 +108,7 @@ def test_compare_counts_the_bias_of_an_estimator_that_bounds_it():
 def test_compare_trains_an_outcome_model_once_for_all_policies(monkeypatch):
     calls = []
     fit = asking.ridge_sums
-    monkeypatch.setattr(asking, "ridge_sums", lambda *given: calls.append(1) or fit(*given))
+    monkeypatch.setattr(asking, "ridge_sums", lambda *given, **more: calls.append(1) or fit(*given, **more))
     cael.compare(LOG, {"near": NEAR, "target": WORLD.target, "uniform": cael.Uniform(8)}, learn=False)
     assert len(calls) == 1
 
@@ -142,3 +142,41 @@ def test_its_intervals_cover_the_true_lift(share):
     assert np.mean([each.stderr for each in lifts]) < (0.5 if share == 0.2 else 1.0) * plain
     half = np.mean([truth in each.interval(0.67) for each in lifts])  # half as wide: the negative control
     assert half < 0.95 - 4 * np.sqrt(0.95 * 0.05 / trials)
+
+
+def tables():
+    """Probabilities (n, k) in 64 and in 32 bits, and a log whose rewards lie far from 0."""
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((600, 3))
+    scores = np.exp(x @ rng.standard_normal((3, 12)))
+    wide = scores / scores.sum(axis=1, keepdims=True)
+    a = (wide.cumsum(axis=1) > rng.random((600, 1))).argmax(axis=1)
+    return x, a, 1000.0 + 0.1 * a + rng.standard_normal(600), wide, wide.astype(np.float32)
+
+
+@pytest.mark.parametrize("estimator", [cael.SNDR(), cael.SNIPS(), cael.DR()])
+@pytest.mark.parametrize("kinds", [(0, 0), (0, 1), (1, 0), (1, 1)])
+def test_a_policy_in_32_bits_is_no_better_than_itself_in_64(estimator, kinds):
+    x, a, r, *both = tables()
+    log = cael.LoggedData(x, a, r, logging=both[kinds[0]])
+    found = cael.compare(log, {"same": both[kinds[1]]}, estimator)["same"]
+    assert found.direction == "no difference shown"
+    assert found.lift.value == 0
+    assert found.interval.width == 0
+
+
+def test_a_small_lift_is_no_rounding():
+    x, a, r, wide, _ = tables()
+    log = cael.LoggedData(x, a, r, logging=wide)
+    near = wide + 1e-4 * (np.eye(12)[a] - wide)  # another policy, by a little
+    found = cael.compare(log, {"near": near}, cael.SNDR())["near"]
+    assert found.lift.value != 0
+    assert found.interval.width > 0
+
+
+def test_rows_of_a_function_in_32_bits_add_up_to_one():
+    x, a, r, wide, narrow = tables()
+    batch = cael.LoggedData(x, a, r, logging=wide).whole
+    for policy in (cael.FromModel(lambda contexts: narrow[: len(contexts)]), cael.Tabular(narrow)):
+        assert np.abs(cael.policies.policy.probabilities(policy, batch).sum(axis=1) - 1).max() < 1e-12
+    assert np.abs(narrow.astype(float).sum(axis=1) - 1).max() > 1e-9  # as they were

@@ -66,7 +66,7 @@ def test_negative_control_without_the_allowance_for_bias_it_does_not_cover():
     assert 0.5 < coverage(estimates(), "normal") < LEAST
 
 
-def test_negative_control_the_normal_interval_of_a_biased_estimator_does_not_cover():
+def test_negative_control_the_interval_without_bias_of_a_biased_estimator_does_not_cover():
     assert coverage(biased(), "normal") < LEAST
     assert coverage(biased(), "bias_aware") > LEAST
 

@@ -1,7 +1,7 @@
 """CAEL's choice from arrays of all rows, as an oracle of what a pass keeps: paths made by hand or from networks."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -10,6 +10,7 @@ from cael.embedding.exact.scores import WeightNumbers, choose_bandwidth, columns
 from cael.embedding.exact.weight_paths import cells_of, unit_of, weights_of
 from cael.estimators.estimator import mean_of
 from cael.inference import intervals as inference
+from cael.inference.reach import Pooled
 from cael.inference.weights import effective_sample_size, tail_index
 from cael.log.held import Run
 
@@ -70,6 +71,10 @@ class Rows:
         self.second, self.cross = path.second.mean(axis=1), path.cross.mean(axis=1)
         self.roughness, self.shift = path.roughness.mean(axis=1), (path.smoothed - path.f_target).mean(axis=1)
         self.residual, self.reward = float((log.rewards - path.f_logged).var()), float(log.rewards.var())
+        self.explained_of_actions = 1.0
+        noisy = log.rewards - path.f_logged if form.endswith("doubly_robust") else log.rewards
+        self.noise = float(noisy.var())
+        self.kurtosis = float(((noisy - noisy.mean()) ** 4).mean() / self.noise**2) if self.noise else 0.0
         self.problem, self.unsupported = problem, problem.unsupported_mass
 
     def variance(self, score):
@@ -80,8 +85,11 @@ class Rows:
         tail = tail_index(w)
         return WeightNumbers(effective_sample_size(w), float(w.max()), None if math.isnan(tail) else tail)
 
-    def estimate(self, name, score, diagnostics):
-        return mean_of(name, self.problem, rows_of(score, self.columns), diagnostics)
+    def estimate(self, name, score, diagnostics, second):
+        alone = mean_of(name, self.problem, rows_of(score, self.columns), diagnostics)
+        pooled = Pooled(second, self.noise, self.kurtosis)
+        floor = float(np.sqrt(pooled.variance(alone.stderr**2, self.n)))
+        return replace(alone, diagnostics=replace(diagnostics, stderr_floor=floor, pooled=pooled))
 
 
 def estimate_from(name, problem, path, rewards, form, selector):

@@ -338,7 +338,7 @@ def test_inputs_that_joined_stay_and_each_joins_once():
 
 @pytest.mark.parametrize(("count", "sizes"), [(1, [0, 1]), (2, [0, 1, 2]), (3, [0, 1, 2, 3]), (9, [0, 1, 2, 4, 8, 9])])
 def test_sizes_double_and_end_with_all(count, sizes):
-    assert sparse._sizes(count) == sizes
+    assert sparse.sizes(count) == sizes
 
 
 def test_rates_fall_to_a_twentieth():

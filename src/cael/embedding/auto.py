@@ -10,9 +10,9 @@ import numpy as np
 
 from cael.embedding.exact.blend import BOUND
 from cael.embedding.exact.flagship import CAEL, solved
-from cael.engine.answer import Answer, spread
+from cael.engine.answer import Answer
 from cael.engine.asking import Asking
-from cael.engine.columns import Column, Residual, Reward, SecondMoment
+from cael.engine.columns import Column
 from cael.engine.parts import Part
 from cael.errors import CaelError, SupportError
 from cael.estimators.doubly_robust import SNDR
@@ -21,6 +21,11 @@ from cael.estimators.problem import Problem
 from cael.estimators.weighting import SNIPS
 from cael.inference.diagnostics import Candidate, with_warnings
 from cael.inference.estimate import Estimate
+from cael.log.held import EngineLog, Held
+from cael.log.targets import Target
+from cael.policies.expectations import second_moments, unsupported
+
+SPARED = "Auto trained no network: the log alone has enough rows for this policy, so that there is little to gain."
 
 
 @final
@@ -28,13 +33,14 @@ from cael.inference.estimate import Estimate
 class Auto(Estimator):
     """The one of SNIPS, SNDR and CAEL with the least estimated mean squared error; `evaluate` shows it first.
 
-    CAEL says what its error is. That of the other two is estimated by variance plus squared bias: the variance is the
-    larger of what the contributions show and of what the known second moment of the weights implies (with few matching
-    rows the first is far too small); the bias comes from target mass on actions that are never
-    logged. `interval()` accounts for the choice by Bonferroni's inequality. A candidate that this
-    log or policy does not allow is left out, and a warning says so.
+    CAEL says what its error is. That of the other two is estimated by variance plus squared bias: the variance is
+    raised towards what the second moment of the weights implies (with few matching rows what they show is far too
+    small); the bias comes from target mass on actions that are never logged. A candidate that this log or policy does
+    not allow is left out, and a warning says so.
 
-    learn: False leaves CAEL out, which takes seconds to train. cael: its settings. seed: of all of them.
+    learn: False leaves CAEL out, which takes seconds to train. enough: CAEL is not trained for a target to whose
+    importance weights the log is worth so many rows (n / E w^2, from the first rows): there it has nothing to gain.
+    cael: its settings. seed: of all of them.
 
     >>> import cael
     >>> log, policy = cael.testing.example()
@@ -45,6 +51,7 @@ class Auto(Estimator):
     needs: ClassVar[tuple[str, ...]] = ("propensities", "logged_probability")
     panel: ClassVar[str] = "learned"
     learn: bool = True
+    enough: float = 1000.0
     cael: CAEL = field(default_factory=CAEL)
     seed: int = 0
 
@@ -52,93 +59,99 @@ class Auto(Estimator):
         asking.require(self.needs, target)
         parts: list[Part] = []
         left_out: list[str] = []
-        for candidate in self.candidates():
+        rows = asking.log.rows or asking.sample(self.cael.growth.rows, self.seed).of
+        spared = self.learn and worth(asking.log, asking.targets[target], rows) >= self.enough
+        for candidate in self.candidates(learn=self.learn and not spared):
             try:
                 parts.append(candidate.part(asking, target))
             except CaelError as error:
                 asking.refuse_files(error)
                 left_out.append(f"Auto left {candidate.name} out: {error}")
-        known = asking.log.logging is not None and asking.targets[target].complete
-        floor = (SecondMoment(target),) if known else ()
-        return AutoPart(self.name, target, tuple(parts), tuple(left_out), self, floor)
+        left_out += [SPARED] if spared else []
+        return AutoPart(self.name, target, tuple(parts), tuple(left_out), self)
 
     def solve_many(self, problems: Sequence[Problem], seeds: Sequence[int]) -> list[Estimate]:
-        """Several problems of one shape, all their networks trained at once."""
-        trained = self.cael.trained_on(problems, seeds)
+        """Several problems of one shape, all networks that are needed trained at once."""
+        logs = [Held(problem.log) for problem in problems]
+        rows = [worth(log, log.target(problem.policy), log.rows) for log, problem in zip(logs, problems, strict=True)]
+        lean = [i for i, each in enumerate(rows) if self.learn and each < self.enough]
+        trained = self.cael.trained_on([problems[i] for i in lean], [seeds[i] for i in lean]) if lean else []
+        learned = dict(zip(lean, (networks for _, networks in trained), strict=True))
         return [
-            solved(problem, replace(self, cael=cael, seed=cael.seed), learned)
-            for problem, (cael, learned) in zip(problems, trained, strict=True)
+            solved(problem, replace(self, cael=replace(self.cael, seed=seed), seed=seed), learned.get(i, {}))
+            for i, (problem, seed) in enumerate(zip(problems, seeds, strict=True))
         ]
 
-    def candidates(self) -> list[Estimator]:
-        learned = [replace(self.cael, seed=self.seed)] if self.learn else []
+    def candidates(self, *, learn: bool) -> list[Estimator]:
+        learned = [replace(self.cael, seed=self.seed)] if learn else []
         return [SNIPS(), SNDR(seed=self.seed), *learned]
 
-    def chosen(self, estimates: list[Estimate], left_out: list[str]) -> Estimate:
-        """The one of these with the least error, with the warnings that say what was left out."""
+    def chosen(self, estimates: list[Estimate], errors: list[float], left_out: list[str]) -> Estimate:
+        """The one of these with the least squared error, with the warnings that say what was left out."""
         if not estimates:
             raise SupportError("Auto found no estimator that can say anything: " + " ".join(left_out))
-        errors = np.array([_error(estimate) for estimate in estimates])
-        best = int(errors.argmin())
+        best = int(np.argmin(errors))
         winner = estimates[best]
         path = tuple(
             Candidate(estimate.estimator, estimate.value, float(np.sqrt(error)), True, i == best)
             for i, (estimate, error) in enumerate(zip(estimates, errors, strict=True))
         )
-        note = f"Auto took {winner.estimator.split('(')[0]} out of {len(estimates)}."
+        note = f"Auto chose {winner.estimator.split('(')[0]} from {len(estimates)} candidates."
         d = replace(winner.diagnostics, choices=len(estimates), path=(*path, *winner.diagnostics.path))
         d = with_warnings(d, (note, *left_out))
         return replace(winner, estimator=self.name, diagnostics=d, score_range=None)
 
 
+def worth(log: EngineLog, target: Target, rows: int) -> float:
+    """n / E w^2 for a target, from the first rows of a log with so many rows: how many rows of the target's own it is
+    worth to importance weights. 0 where a policy is not known in full, or the target plays what is never logged."""
+    if log.logging is None or not target.complete:
+        return 0.0
+    probe = log.probe(contexts=True)
+    logging, policy, batch = log.logging.on(probe), target.on(probe), probe.batch()
+    if unsupported(logging, policy, batch).any():
+        return 0.0
+    return rows / float(second_moments(logging, policy, batch).mean())
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class AutoPart(Part):
-    """Auto on a target. parts: of the candidates. left_out: why others are. floor: what bounds standard errors."""
+    """Auto on a target. parts: of the candidates. left_out: why others are."""
 
     name: str
     target: int
     parts: tuple[Part, ...]
     left_out: tuple[str, ...]
     estimator: Auto
-    floor: tuple[Column, ...]
 
     @property
     def columns(self) -> tuple[Column, ...]:  # type: ignore[override]
-        return (*(column for part in self.parts for column in part.columns), *self.floor)
+        return tuple(column for part in self.parts for column in part.columns)
 
     def estimate(self, answer: Answer) -> Estimate:
-        estimates, left_out = [], list(self.left_out)
+        estimates, errors, left_out = [], [], list(self.left_out)
         for part in self.parts:
             try:
-                estimates.append(judged(part.estimate(answer), spread_of(answer, part), answer, self.target))
+                estimate = with_hole(part.estimate(answer), answer, self.target)
             except SupportError as error:
                 left_out.append(f"Auto left {part.name} out: {error}")
-        return self.estimator.chosen(estimates, left_out)
+            else:
+                estimates.append(estimate)
+                errors.append(error_of(estimate))
+        return self.estimator.chosen(estimates, errors, left_out)
 
 
-def spread_of(answer: Answer, part: Part) -> float:
-    """The standard deviation of the reward, or of what the outcome model of a part leaves of it."""
-    residuals = [column for column in part.columns if isinstance(column, Residual)]
-    return spread(answer, residuals[0] if residuals else Reward())
-
-
-def _error(estimate: Estimate) -> float:
-    d = estimate.diagnostics
-    if d.embedding is not None:
-        # Standard error and bias bound of a blend both hold the noise between its two ends: it counts once.
-        return d.embedding.error**2
-    return max(estimate.stderr, d.stderr_floor or 0.0) ** 2 + ((d.bias_bound or 0.0) / BOUND) ** 2
-
-
-def judged(estimate: Estimate, spread: float, answer: Answer, target: int) -> Estimate:
-    """The estimate with a bias bound and a floor of its standard error, for those that bring none of their own.
-
-    spread: the standard deviation of the reward, or of what the outcome model leaves of it.
-    """
-    d = estimate.diagnostics
-    if d.bias_bound is not None:
+def with_hole(estimate: Estimate, answer: Answer, target: int) -> Estimate:
+    """The estimate, allowing for the bias of target mass on actions that are never logged where it does not yet."""
+    pooled = estimate.diagnostics.pooled
+    if estimate.diagnostics.bias_bound is not None or pooled is None:
         return estimate
-    bound = BOUND * (answer.unsupported(target) or 0.0) * spread
-    floor = spread * float(np.sqrt(answer.second_moment(target) / estimate.n))
-    return replace(estimate, diagnostics=replace(d, bias_bound=bound, stderr_floor=floor))
+    bound = BOUND * (answer.unsupported(target) or 0.0) * float(np.sqrt(pooled.noise))
+    return replace(estimate, diagnostics=replace(estimate.diagnostics, bias_bound=bound))
+
+
+def error_of(estimate: Estimate) -> float:
+    """The estimated mean squared error: what CAEL says of itself; of the others variance and squared bias."""
+    d = estimate.diagnostics
+    return d.embedding.error**2 if d.embedding is not None else estimate.error**2 + ((d.bias_bound or 0.0) / BOUND) ** 2

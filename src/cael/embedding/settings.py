@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, final
 
 import numpy as np
@@ -79,9 +79,10 @@ class Growth:
     hidden: width of the two hidden layers. penalties: strengths of the group lasso to choose from, in units of
     1/sqrt(rows) (rewards and inputs have variance 1). steps: of Adam in each round. patience: stop after so many rounds
     without a better held-out loss. restarts: networks of what is chosen, whose predictions are averaged. batch_size,
-    learning_rate: of Adam. rows: a longer log trains on a random sample of so many rows, in whole clusters. device:
-    "cpu", "cuda", or "auto". parallel: True shares the work of every batch among the processes that torchrun started;
-    all of them must make the same call.
+    learning_rate: of Adam. rows: a longer log trains on a random sample of so many rows, in whole clusters. budget:
+    seconds after which no other round begins (None: patience decides); what was trained by then depends on the machine,
+    and a warning says that it was cut short. device: "cpu", "cuda", or "auto". parallel: True shares the work of every
+    batch among the processes that torchrun started; all of them must make the same call.
     """
 
     hidden: int = 32
@@ -92,12 +93,15 @@ class Growth:
     batch_size: int = 256
     learning_rate: float = 0.005
     rows: int = 100_000
+    budget: float | None = field(default=None, repr=False, compare=False)  # no part of what is asked
     device: str = "cpu"
     parallel: bool = False
 
     def __str__(self) -> str:
         """The settings that differ from the default."""
-        changed = [f"{f.name}={getattr(self, f.name)}" for f in fields(self) if getattr(self, f.name) != f.default]
+        changed = [
+            f"{f.name}={getattr(self, f.name)}" for f in fields(self) if f.repr and getattr(self, f.name) != f.default
+        ]
         return f"Growth({', '.join(changed)})"
 
     def __post_init__(self) -> None:
@@ -110,6 +114,8 @@ class Growth:
             raise InputError(f"penalties must be numbers >= 0, at least one; got {self.penalties!r}.")
         if not 0 < self.learning_rate < np.inf:
             raise InputError(f"learning_rate must be > 0; got {self.learning_rate!r}.")
+        if self.budget is not None and not self.budget > 0:
+            raise InputError(f"budget must be a number of seconds > 0, or None; got {self.budget!r}.")
 
 
 @final

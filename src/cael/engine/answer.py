@@ -11,21 +11,26 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from cael.common.types import Floats
-from cael.engine.columns import Column, Lost, Outcome, Reward, SecondMoment, Weight, Weights
-from cael.engine.moments import Combination
+from cael.engine.columns import Column, Lost, Outcome, Reward, SecondMoment, Weight, Weights, squared
+from cael.engine.moments import Combination, Moments
 from cael.engine.partial import Partial
 from cael.engine.predictions import Predictions
 from cael.engine.score import Score
 from cael.engine.tally import Changed, Tally
 from cael.engine.work import Work
 from cael.errors import LogError, SupportError
-from cael.inference.diagnostics import Diagnostics, WeightFacts
+from cael.inference.diagnostics import FEW_CLUSTERS, Diagnostics, WeightFacts, few_clusters, with_warnings
 from cael.inference.estimate import Estimate, ScoreRange
 from cael.log.held import EngineLog, Held
 from cael.log.targets import Target
 
 if TYPE_CHECKING:
     from cael.engine.parts import Part
+
+ALIKE = 1e-12
+"""Weights whose mean has a smaller standard error are all the same, but for rounding."""
+ROUNDING = 1e-12
+"""A second moment that is so near to 1 is 1."""
 
 
 @final
@@ -73,6 +78,18 @@ class Answer:
         at = self.index[column]
         return max(0.0, float(self.partial.moments.comoment[at, at])) / self.n
 
+    def tails(self, column: Column) -> tuple[float, float]:
+        """The variance of a column whose square was kept beside it, and its kurtosis."""
+        moments = self.partial.moments
+        return self.variance(column), kurtosis_of(moments, self.index[column], self.index[squared(column)])
+
+    @cached_property
+    def two_values(self) -> tuple[float, float] | None:
+        """The two values that all rewards have, 0 and 1 for example; None where there are more, or one."""
+        low, high = self.partial.low, self.partial.high
+        below, above = self.mean(Reward()) + self.r0 - low, high - self.mean(Reward()) - self.r0
+        return (low, high) if low < high and math.isclose(self.variance(Reward()), below * above) else None
+
     def products(self, columns: Sequence[Column]) -> Floats:
         """(m, m) mean products of deviations of some columns."""
         at = [self.index[column] for column in columns]
@@ -102,6 +119,8 @@ class Answer:
         sums = self.combination(columns, score)
         held = self.log.log if isinstance(self.log, Held) else None
         rows = sums.buckets if held is None else sums.rows
+        if (sums.by_bucket or sums.clusters is not None) and sums.independent < FEW_CLUSTERS:
+            diagnostics = with_warnings(diagnostics, (few_clusters(sums.independent),))
         return Estimate(
             estimator=name, value=sums.value if held is None else float(rows.mean()), contributions=rows,
             key=self.log.key, diagnostics=diagnostics, clusters=None if held is None else held.clusters,
@@ -138,10 +157,18 @@ class Answer:
 
     def weight_facts(self, column: Weights) -> WeightFacts:
         """What weights that are tallied say."""
-        single = self.single(column)
-        error, mean = single.stderr, single.value
+        mean, error = self.single(column).value, self.error_of_mean_weight(column)
         tail, unsupported = self.tally(column).tail_index(self.n), self.unsupported(column.target)
-        return WeightFacts(self.n, mean, (mean - 1) / error if error > 0 else None, tail, unsupported)
+        return WeightFacts(self.n, mean, (mean - 1) / error if error > ALIKE else None, tail, unsupported)
+
+    def error_of_mean_weight(self, column: Weights) -> float:
+        """Of a mean of weights; at least what E w^2 says where that is known: few rows that match show far less."""
+        seen = self.single(column).stderr
+        if column != Weight(column.target) or SecondMoment(column.target) not in self.index:
+            return seen
+        excess = self.second_moment(column.target) - (1 - (self.unsupported(column.target) or 0.0)) ** 2
+        known = math.sqrt(excess * self.cluster_effect / self.n) if excess > ROUNDING else 0.0
+        return max(seen, known)
 
     @cached_property
     def cluster_effect(self) -> float:
@@ -185,6 +212,17 @@ class Answer:
                     raise
                 skipped.append((part.name, str(error)))
         return estimates, skipped
+
+
+def kurtosis_of(moments: Moments, at: int, square: int) -> float:
+    """The kurtosis of the column at one place, whose square is at another; 0 without spread.
+
+    (y - m)^2 is y^2 - 2 m y and a constant: its variance over that of y, squared, is the kurtosis less one.
+    """
+    products, mean = moments.comoment[np.ix_((at, square), (at, square))] / moments.n, moments.mean[at]
+    variance = products[0, 0]
+    spread = products[1, 1] - 4 * mean * products[0, 1] + 4 * mean**2 * variance
+    return float(spread / variance**2 + 1) if variance**2 > 0 else 0.0  # the square of a tiny variance is 0
 
 
 def refuse_no_support(largest: float, unsupported: float | None) -> None:

@@ -5,18 +5,31 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
 from cael.common.types import Floats
 from cael.engine.answer import Answer
-from cael.engine.columns import Column, Control, Lost, Member, Outcome, Reward, Surprise, Weight, Weights
+from cael.engine.columns import (
+    Column,
+    Control,
+    Lost,
+    Member,
+    Outcome,
+    Reward,
+    SecondMoment,
+    Surprise,
+    Weight,
+    Weights,
+    squared,
+)
 from cael.engine.drawn import Sample, sample_of
 from cael.engine.partial import Partial
 from cael.engine.passes import reduced
-from cael.engine.predictions import Modelled, Pair, Predictions, predictable
-from cael.engine.ridge_pass import RidgeSums, cut_of, ridge_sums, solved
+from cael.engine.predictions import Folded, Modelled, Pair, Predictions, predictable
+from cael.engine.ridge_pass import RidgeSums, balanced, ridge_sums, solved, sums_of
 from cael.engine.tally import most_top
 from cael.engine.windows import Windows, refuse_disorder
 from cael.engine.work import Work, run, stretches_by_time
@@ -24,7 +37,7 @@ from cael.errors import CaelError, InputError, LogError, NeedsError
 from cael.log.held import EngineLog, Held
 from cael.log.logged import LoggedData
 from cael.log.targets import Target, refuse_by_position
-from cael.outcomes.outcome_model import FixedOutcome
+from cael.outcomes.outcome_model import FittedOutcome, FixedOutcome
 from cael.outcomes.ridge import Ridge
 from cael.policies.aligned import MOST_CELLS
 from cael.policies.expectations import totals
@@ -69,7 +82,8 @@ def lacking(needs: Sequence[str], log: EngineLog, target: Target) -> list[str]:
 @final
 @dataclass(eq=False)
 class Asking:
-    """A question while it is prepared: what estimators need, each thing once."""
+    """A question while it is prepared: what estimators need, each thing once. leaning: targets, and the Ridge models
+    whose error is in the standard error of an estimate."""
 
     log: EngineLog
     targets: tuple[Target, ...]
@@ -78,6 +92,7 @@ class Asking:
     samples: dict[tuple[int, int, tuple[str, ...]], Sample] = field(default_factory=dict)
     learned: dict[Any, Any] = field(default_factory=dict)
     looks: list[Look] = field(default_factory=list)
+    leaning: list[tuple[int, Outcome]] = field(default_factory=list)
 
     @property
     def held(self) -> LoggedData | None:
@@ -256,18 +271,28 @@ def controlled(asking: Asking, controls: Iterable[Outcome]) -> tuple[Control, ..
 
 def prepared(asking: Asking) -> dict[Outcome, Predictions]:
     """Predictions of all outcome models; Ridge is trained in a pass over the log for each choice of folds."""
-    sums: dict[tuple[int, int, int], RidgeSums] = {}
+    sums: dict[tuple[int, int, bool, int], RidgeSums] = {}
     predictions: dict[Outcome, Predictions] = {}
     for outcome, known in asking.outcomes.items():
         if known is not None:
             predictions[outcome] = known
             continue
         assert isinstance(outcome.model, Ridge)
-        key = (*cut_of(outcome.model, outcome.folds), outcome.seed)
+        folds, halves, by_action = sums_of(outcome.model, outcome.folds, asking.log)
+        key = (folds, halves, by_action, outcome.seed)
         if key not in sums:
-            sums[key] = ridge_sums(asking.log, *key)
-        predictions[outcome] = solved(outcome.model, sums[key], outcome.folds, key[1], asking.log, outcome.seed)
+            sums[key] = ridge_sums(asking.log, folds, halves, outcome.seed, by_action=by_action)
+        folded = solved(outcome.model, sums[key], outcome.folds, halves, asking.log, outcome.seed)
+        predictions[outcome] = replace(folded, balancing=balancing(asking, outcome, folded, sums[key]))
     return predictions
+
+
+def balancing(asking: Asking, outcome: Outcome, folded: Folded, sums: RidgeSums) -> dict[int, FittedOutcome]:
+    """For each target that leans on a Ridge model, what makes residuals the influence of its training rows."""
+    assert isinstance(outcome.model, Ridge)
+    of_model = partial(balanced, outcome.model, sums, asking.log, interacting=folded.interacting)
+    targets = [target for target, model in asking.leaning if model == outcome]
+    return {target: of_model(asking.targets[target]) for target in targets}
 
 
 def work_of(
@@ -308,13 +333,16 @@ def work_of(
 def columns_of(asking: Asking, parts: Sequence[Part], control: Sequence[Control], judged: bool) -> tuple[Column, ...]:
     """The columns of everybody, each once."""
     log, targets = asking.log, asking.targets
-    columns: list[Column] = [Reward()]
+    of_parts = [column for part in parts for column in part.columns]
+    weighting = [judged or Weight(t) in of_parts for t in range(len(targets))]
+    columns: list[Column] = [Reward(), squared(Reward())]
     if log.has_propensities:
         columns += [Weight(t) for t in range(len(targets))]
     if log.logging is not None:
         columns += [Lost(t) for t, target in enumerate(targets) if target.complete]
+        columns += [SecondMoment(t) for t, target in enumerate(targets) if target.complete and judged]
         columns += [Surprise(relative) for relative in (False, True) if judged]
-    of_parts = [column for part in parts for column in part.columns]
+        columns += [SecondMoment(t) for t, target in enumerate(targets) if target.complete and weighting[t]]
     return tuple(dict.fromkeys([*columns, *of_parts, *control]))
 
 

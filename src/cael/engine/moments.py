@@ -15,7 +15,7 @@ from typing import final
 import numpy as np
 
 from cael.common.types import Array, Floats, Ints
-from cael.errors import InputError
+from cael.errors import NEED_CLUSTERS, NEED_ROWS, InputError
 
 BUCKETS = 997
 """Sums of rows that the bootstrap resamples. A prime, so that no period of a log falls into step with it."""
@@ -53,6 +53,10 @@ class Moments:
             self.bucket_rows + other.bucket_rows,
             self.bucket_sums + other.bucket_sums,
         )
+
+    def resampled(self, counts: Floats) -> Floats:
+        """Means (p, b) where the rows of each bucket are taken so many times: counts (b, B)."""
+        return np.asarray((self.bucket_sums @ counts.T) / (counts @ self.bucket_rows))
 
 
 def no_moments(p: int) -> Moments:
@@ -217,14 +221,26 @@ class Combination:
     @property
     def stderr(self) -> float:
         """The standard error of the value, as of an estimate that has its contributions in memory."""
+        # Rounding can leave a quadratic form of a matrix without spread a little below 0.
+        return math.sqrt(max(0.0, self.shared_error(self)))
+
+    def shared_error(self, other: Combination) -> float:
+        """The covariance of the two values, as the rows show it; of one with itself, the square of `stderr`."""
         m, n = self.independent, self.n
         if m < 2:
-            raise InputError("a standard error needs at least 2 rows, or 2 clusters; got fewer.")
-        # Rounding can leave a quadratic form of a matrix without spread a little below 0.
-        squares = max(0.0, self.covariance(self))
+            raise InputError(f"all rows are in one cluster: {NEED_CLUSTERS}" if n > 1 else NEED_ROWS)
+        products = self.covariance(other)
         if self.clusters is not None and not self.by_bucket:
-            squares *= (m / n) ** 2
-        return math.sqrt(squares / (m - 1) / m)
+            products *= (m / n) ** 2
+        return products / (m - 1) / m
+
+    @property
+    def cluster_effect(self) -> float:
+        """How many times larger the variance is than if the rows of a cluster were independent; at least 1."""
+        if self.clusters is None and not self.by_bucket:
+            return 1.0
+        alone = replace(self, clusters=None, by_bucket=False).stderr
+        return max(1.0, (self.stderr / alone) ** 2) if alone > 0 else 1.0
 
     @property
     def buckets(self) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -12,15 +13,21 @@ import numpy as np
 from cael.common.types import Floats
 from cael.engine.answer import Answer
 from cael.engine.asking import Asking
-from cael.engine.columns import Column, Given, Outcome, Predicted, Product, Residual, Reward, Weight, Weights
+from cael.engine.columns import Column, Given, Outcome, Predicted, Product, Residual, Reward, Training, Weight, Weights
+from cael.engine.moments import Combination
 from cael.engine.score import Score
+from cael.engine.steadying import pooled_of, second_of, steadied
 from cael.errors import SupportError
 from cael.inference.diagnostics import NOT_TRAINED as NOT_TRAINED
 from cael.inference.diagnostics import Diagnostics, weighted_by
 from cael.inference.estimate import Estimate, ScoreRange
 from cael.inference.weight_rules import WeightRule
 
-MODEL_BIAS = "The interval covers the mean of the model's predictions; the bias of the model is not in it."
+MODEL_BIAS = "The interval assumes that the outcome model is right on average: a bias of the model is not in it."
+MODEL_ERROR = (
+    "The interval takes the outcome model as given: neither the error of its training nor a bias of the model is in "
+    "it. With Ridge, the error of the training is."
+)
 
 
 class Part(ABC):
@@ -56,12 +63,14 @@ class Form:
 @final
 @dataclass(frozen=True)
 class FormPart(Part):
-    """A part of the form that nearly all estimators have."""
+    """A part of the form that nearly all estimators have. most: the largest weight that is possible. leaning: whether
+    the value is a mean prediction of Ridge, whose training error is known."""
 
     name: str
     target: int
     form: Form
     most: float | None
+    leaning: bool = False
 
     @property
     def weight(self) -> Weights | None:
@@ -74,7 +83,9 @@ class FormPart(Part):
         """(weights, weighted, predicted), as far as they are there; the reward alone where none is."""
         outcome, weight = self.form.outcome, self.weight
         if weight is None:
-            return (Reward(),) if outcome is None else (Predicted(self.target, outcome),)
+            predicted = () if outcome is None else (Predicted(self.target, outcome),)
+            training = (Training(self.target, outcome),) if outcome is not None and self.leaning else ()
+            return (*predicted, *training) or (Reward(),)
         if outcome is None:
             return (weight, Product(weight, Reward()))
         residual = Residual(outcome, self.target)
@@ -84,7 +95,8 @@ class FormPart(Part):
         """The contributions, as a score of the columns; means: of the columns."""
         weight, outcome = self.weight, self.form.outcome
         if weight is None:
-            return Score(r0 if outcome is None else 0.0, np.ones(1))
+            # The training error moves no value: a row's influence by training counts without its mean.
+            return Score(r0 if outcome is None else -float(means[1:].sum()), np.ones(len(means)))
         c = np.zeros(len(means))
         if outcome is not None:
             c[2] = 1.0
@@ -102,11 +114,58 @@ class FormPart(Part):
         c[0], c[1] = -ratio / means[0], 1 / means[0]
         return Score(ratio + offset, c)
 
+    def values(self, means: Floats, r0: float) -> Floats:
+        """The values (b,) for means (m, b) of the columns, of parts of the rows; nan where every weight is 0."""
+        weight, outcome = self.weight, self.form.outcome
+        offset = r0 if outcome is None else 0.0
+        if weight is None:
+            return means[0] + offset
+        direct = 0.0 if outcome is None else means[2]
+        if not self.form.self_normalised:
+            return np.asarray(direct + means[1] + offset * means[0])
+        ratio = np.divide(means[1], means[0], out=np.full(means.shape[1], np.nan), where=means[0] > 0)
+        return np.asarray(direct + offset + ratio)
+
     def estimate(self, answer: Answer) -> Estimate:
         if self.weight is not None:
             answer.need_support(self.target)
         score = self.score(answer.means(self.columns), answer.r0)
-        return answer.estimate(self.name, self.columns, score, self.diagnostics(answer), self._range())
+        estimate = answer.estimate(self.name, self.columns, score, self.diagnostics(answer), self._range())
+        if self.weight is None and self.form.outcome is not None:
+            return self._leaned(answer, estimate) if self.leaning else estimate
+        if self.form.self_normalised:
+            estimate = replace(estimate, ratio=self._ratio(answer))
+        pooled = pooled_of(answer, self.weight, self._noise(answer))
+        return steadied(answer, estimate, replace(pooled, level=self._level(answer)))
+
+    def _ratio(self, answer: Answer) -> tuple[Combination, Combination]:
+        """The influence of the mean of weighted numbers over the mean weight, and the weights over their mean."""
+        columns = self.columns[:2]
+        weight, weighted = answer.means(columns)
+        part = Score(0.0, np.array([-weighted / weight, 1.0]) / weight)
+        return answer.combination(columns, part), answer.combination(columns, Score(0.0, np.array([1.0, 0.0]) / weight))
+
+    def _leaned(self, answer: Answer, estimate: Estimate) -> Estimate:
+        """The estimate with a standard error that also allows for what the penalties took off the coefficients: by so
+        much the mean prediction would move if the residuals of the training rows, which they left, were added."""
+        error = math.hypot(estimate.stderr, answer.mean(self.columns[1]))
+        return replace(estimate, diagnostics=replace(estimate.diagnostics, stderr_floor=error))
+
+    def _level(self, answer: Answer) -> float:
+        """The mean of weights times what is weighted, where these are not normalised."""
+        weight, outcome = self.weight, self.form.outcome
+        if weight is None or self.form.self_normalised:
+            return 0.0
+        offset = answer.r0 * answer.mean(weight) if outcome is None else 0.0
+        return answer.mean(self.columns[1]) + offset
+
+    def _noise(self, answer: Answer) -> float:
+        """The variance of what is weighted, or its mean square where the weights are not normalised."""
+        outcome = self.form.outcome
+        noisy: Column = Reward() if outcome is None else Residual(outcome, self.target)
+        if self.weight is None or self.form.self_normalised:
+            return answer.variance(noisy)
+        return second_of(answer, noisy, answer.r0 if outcome is None else 0.0)
 
     def diagnostics(self, answer: Answer) -> Diagnostics:
         weight, outcome, n = self.weight, self.form.outcome, answer.n
@@ -114,7 +173,8 @@ class FormPart(Part):
         if weight is None and outcome is None:
             return Diagnostics(n=n, effective_sample_size=float(n), max_weight=1.0, mean_weight=1.0)
         if weight is None:
-            notes = (MODEL_BIAS, NOT_TRAINED) if fitted is False else (MODEL_BIAS,)
+            bias = MODEL_BIAS if self.leaning or fitted is None else MODEL_ERROR
+            notes = (bias, NOT_TRAINED) if fitted is False else (bias,)
             unsupported = answer.unsupported(self.target)
             return Diagnostics(n=n, unsupported_mass=unsupported, cross_fitted=fitted, warnings=notes)
         return weight_diagnostics(answer, weight, fitted, self.form.notes)
@@ -191,4 +251,7 @@ def form_part(asking: Asking, name: str, target: int, form: Form) -> FormPart:
     """The part of a form, after a look at whether this log and target allow it."""
     if form.outcome is not None:
         asking.outcome(form.outcome, target)
-    return FormPart(name, target, form, asking.max_weight(target))
+    leaning = form.weight is None and form.outcome is not None and asking.outcomes[form.outcome] is None
+    if form.outcome is not None and leaning:
+        asking.leaning.append((target, form.outcome))
+    return FormPart(name, target, form, asking.max_weight(target), leaning)

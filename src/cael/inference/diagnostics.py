@@ -9,12 +9,27 @@ from typing import Any, final
 import numpy as np
 
 from cael.common.types import Floats
+from cael.inference.reach import Pooled, Proportion
 from cael.inference.weights import effective_sample_size, tail_index
 from cael.judging.thresholds import DEFAULT, Thresholds
 
 NOTHING_LEARNED = (
     "No model predicts held-out rewards better than their mean: nothing was learned to share between actions."
 )
+
+CUT_SHORT = "The training ended at its budget of seconds: a longer one may shorten the interval."
+
+FEW_CLUSTERS = 10
+"""Standard errors from fewer clusters are themselves off by a quarter or more, which Student's t cannot make good where
+the clusters differ in size."""
+
+
+def few_clusters(count: int) -> str:
+    """What is to be said about so few of them."""
+    return (
+        f"The log has only {count} clusters: the interval is wide, by Student's t with {count - 1} degrees of freedom, "
+        f"and still optimistic where clusters differ. Collect at least {FEW_CLUSTERS}."
+    )
 
 
 NOT_TRAINED = "The outcome model was trained on the rows it predicts: the interval is too narrow."
@@ -59,7 +74,8 @@ class EmbeddingFacts:
     """What `CAEL` learned and chose.
 
     bandwidth: of the smoothing, in units of `unit`, the spread of f over actions. sharp_share: weight of the unbiased
-    estimate in the blend. explained: held-out R^2 of f. inputs: action inputs that the network uses. network_share: of
+    estimate in the blend. explained: held-out R^2 of f. explained_of_actions: variance of f over the actions of a row,
+    as a share of itself and the variance that f leaves. inputs: action inputs that the network uses. network_share: of
     the network in f, the rest is a ridge model. penalty: of the network's group lasso. losses: held-out losses by round
     and penalty, as shares of the reward's variance. roughness: |bias| is at most this times the range of what f misses.
     lost_mass: target mass that no weight carries. error: root of the estimated mean squared error. trained_rows: rows
@@ -70,6 +86,7 @@ class EmbeddingFacts:
     unit: float
     sharp_share: float
     explained: float
+    explained_of_actions: float
     inputs: int
     network_share: float
     penalty: float
@@ -92,6 +109,7 @@ class EmbeddingFacts:
         return [
             ("bandwidth", f"{width}, blended with {self.sharp_share:.1%} of the sharp estimate"),
             ("reward explained, held out", f"{self.explained:.1%} by {' and '.join(parts)}"),
+            ("difference of actions explained", f"{self.explained_of_actions:.1%}"),
             *(
                 [("actions", f"{self.candidates} drawn a row; {self.lost_mass:.1%} of the target near none of them")]
                 if self.candidates
@@ -111,9 +129,10 @@ class Diagnostics:
     unsupported_mass: the target's mean probability of actions that the logging policy never plays (None: unknown).
     clipped_share: share of rows whose weight was changed by clipping, switching or shrinking.
     cross_fitted: whether every row was predicted by a model that did not see it (None: no model was trained).
-    bias_bound: a bound on |bias|, for the bias-aware interval (None: no claim). stderr_floor: the standard error that
-        known second moments of the weights imply, which that interval uses where it is the larger. choices: how many
-        estimators this one was chosen from, which that interval accounts for.
+    bias_bound: the bias that the interval allows for (None: no claim). stderr_floor: the standard error, raised towards
+        what the second moment of the weights implies, which the interval uses where it is the larger. pooled: what it
+        was raised by. proportion: of rewards that take two values. choices: how many estimators this one was chosen
+        from.
     path: what a data-driven choice looked at. training, embedding: of a learned embedding. warnings: all this in words.
     """
 
@@ -128,6 +147,8 @@ class Diagnostics:
     cross_fitted: bool | None = None
     bias_bound: float | None = None
     stderr_floor: float | None = None
+    pooled: Pooled | None = None
+    proportion: Proportion | None = None
     choices: int = 1
     path: tuple[Candidate, ...] = ()
     training: TrainingFacts | None = None

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from cael.common.types import Floats, Ints, frozen
-from cael.errors import InputError, NeedsError, choose
+from cael.errors import InputError, NeedsError, choose, positive_int
 from cael.inference import intervals as inference
+from cael.inference import ratio_bootstrap
 from cael.inference.diagnostics import Diagnostics, contrast_floor, in_words, of_contrast
 from cael.inference.intervals import Interval
+from cael.inference.ratio_bootstrap import Ratios, by_cluster
+from cael.inference.reach import heavier, reach
 from cael.judging.thresholds import Thresholds
 from cael.log.logged import LogKey
 from cael.results.sheet import Column, Note, Sheet
@@ -21,6 +24,12 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
     from cael.engine.moments import Combination
+
+
+LACKING = {
+    "bias_aware": "an allowance for a bias, which CAEL and Auto have",
+    "steadied": "a floor of the standard error, which estimators with weights and DM with Ridge have",
+}
 
 
 @final
@@ -62,6 +71,8 @@ class Estimate:
 
     sums: what a pass kept of the rows; the standard error is exact. Of a log that was streamed (`cael.scan`)
     `contributions` has one number for each of at most 997 buckets of rows instead of one per row.
+
+    ratio: of an estimate that divides by a mean, the influence of the ratio and what it divides by, with means 0 and 1.
     """
 
     estimator: str
@@ -72,6 +83,7 @@ class Estimate:
     clusters: Ints | None = None
     score_range: ScoreRange | None = None
     sums: Combination | None = None
+    ratio: tuple[Combination, Combination] | None = None
     stderr: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -120,7 +132,40 @@ class Estimate:
     @property
     def method(self) -> str:
         """The method of the interval that decisions rest on."""
-        return "normal" if self.diagnostics.bias_bound is None else "bias_aware"
+        return "bias_aware" if self.diagnostics.bias_bound is not None else self._unbiased
+
+    @property
+    def _unbiased(self) -> str:
+        """The same without an allowance for a bias."""
+        if self.diagnostics.stderr_floor is not None:
+            return "steadied"
+        return "normal" if self.freedom is None else "t"
+
+    @property
+    def clustered(self) -> bool:
+        """Whether the independent units are clusters of rows."""
+        sums = self.sums
+        return self.clusters is not None or (sums is not None and (sums.by_bucket or sums.clusters is not None))
+
+    @property
+    def freedom(self) -> int | None:
+        """Degrees of freedom of the interval that decisions rest on: clusters less one, as there can be few of them;
+        None of rows: the interval is normal."""
+        return self.independent - 1 if self.clustered else None
+
+    @property
+    def error(self) -> float:
+        """The standard error of the interval that decisions rest on: at least its floor."""
+        return max(self.stderr, self.diagnostics.stderr_floor or 0.0)
+
+    def reach(self, factor: float, *, biased: bool = True) -> tuple[float, float]:
+        """How far that interval reaches below and above the value, at so many standard errors of a normal one.
+
+        biased: whether it allows for a bias.
+        """
+        d = self.diagnostics
+        bound = d.bias_bound if biased else 0.0
+        return reach(self.error, bound or 0.0, d.proportion, heavier(factor, self.freedom))
 
     def interval(
         self,
@@ -134,23 +179,41 @@ class Estimate:
     ) -> Interval:
         """A two-sided interval at `level`; without a method the one that decisions rest on.
 
-        That is "bias_aware" where the estimate has a bound on its bias (`diagnostics.bias_bound`), else "normal".
+        That is "bias_aware" where the estimate allows for a bias (`diagnostics.bias_bound`); "steadied" where the
+        standard error has a floor (`diagnostics.stderr_floor`) and, for rewards that are 0 or 1, the interval the shape
+        of a binomial's (Jeffreys), inside [0, 1]; else "normal". Of clusters, all three take the
+        quantiles of Student's t with as many degrees of freedom as there are clusters, less one ("t").
         Others by name: "t", "studentised" or "bca" (bootstrap), or one with a finite-sample guarantee: "bernstein",
         "betting". The last two need `reward_range`, the range in which rewards lie by their nature, and the largest
         possible weight, which the policies supply where they can and `max_weight` states otherwise. The sample's own
-        maximum is never used: such an interval would guarantee nothing. "bias_aware" allows for a bias as large as
-        the bound; the others are about the estimate's expectation.
+        maximum is never used: such an interval would guarantee nothing. "bias_aware" allows for a bias of up to
+        `bias_bound`, and assumes that the reward model misses no more than that where the target policy differs from
+        the logging policy; the others are about the estimate's expectation.
         """
         method = self.method if method is None else method
         choose("method", method, inference.METHODS)
-        if method == "bias_aware":
-            return self._bias_aware(level)
+        if method in ("steadied", "bias_aware"):
+            return self._decided(level, method)
         if self.streamed:
             return self._streamed(level, method, resamples, seed)
         z, bounds = self.units, None
         if method in ("bernstein", "betting"):
             z, bounds = self._bounded_units(self._bounds(method, reward_range, max_weight))
+        if method in ("studentised", "bca") and (self.ratio is not None or self.clusters is not None):
+            bootstrap = ratio_bootstrap.studentised if method == "studentised" else ratio_bootstrap.bca
+            inference.check_level(level)
+            return bootstrap(self.ratios, level, resamples=positive_int("resamples", resamples), seed=seed)
         return inference.interval(z, level, method, bounds=bounds, resamples=resamples, seed=seed)
+
+    @property
+    def ratios(self) -> Ratios:
+        """The estimate as ratios of means of its independent units, of a log in memory."""
+        z, ones = self.contributions - self.value, np.ones(len(self.contributions))
+        rows = Ratios(self.value, z[None], ones[None])
+        if self.ratio is not None:
+            part, share = (column.rows for column in self.ratio)
+            rows = Ratios(self.value, np.stack([z - part, part]), np.stack([ones, share]))
+        return rows if self.clusters is None else by_cluster(rows, self.clusters)
 
     def _streamed(self, level: float, method: str, resamples: int, seed: int) -> Interval:
         """From the exact standard error, or by a bootstrap of buckets that are scaled to it."""
@@ -164,17 +227,16 @@ class Estimate:
         z = self.value + z * (self.stderr / spread if spread > 0 else 0.0)
         return inference.interval(z, level, method, resamples=resamples, seed=seed)
 
-    def _bias_aware(self, level: float) -> Interval:
-        d = self.diagnostics
-        if d.bias_bound is None:
-            raise NeedsError(
-                f"method='bias_aware' needs a bound on the bias, and {self.estimator} has none. CAEL and Auto have; "
-                "for the others, the interval covers the estimate's expectation only."
-            )
-        inference.check_level(level)
-        error = max(self.stderr, d.stderr_floor or 0.0)
-        interval = inference.bias_aware(self.value, error, d.bias_bound, 1 - (1 - level) / d.choices)
-        return replace(interval, level=level)
+    def _decided(self, level: float, method: str) -> Interval:
+        """The interval that decisions rest on."""
+        d, factor = self.diagnostics, inference.quantile(level)
+        if (d.bias_bound if method == "bias_aware" else d.stderr_floor) is None:
+            raise NeedsError(f"method={method!r} needs {LACKING[method]}; {self.estimator} has {self.method!r}.")
+        below, above = self.reach(factor, biased=method == "bias_aware")
+        low, high, proportion = self.value - below, self.value + above, d.proportion
+        if proportion is not None and proportion.baseline is None:  # no mean lies outside the rewards
+            low, high = (min(max(end, proportion.low), proportion.high) for end in (low, high))
+        return Interval(low, high, level, method)
 
     def _bounds(
         self, method: str, reward_range: tuple[float, float] | None, max_weight: float | None
@@ -219,6 +281,7 @@ class Estimate:
             diagnostics=of_contrast(self.diagnostics, other.diagnostics),
             clusters=self.clusters,
             sums=None if self.sums is None or other.sums is None else self.sums.minus(other.sums),
+            ratio=self.ratio if other.ratio is None else None,
         )
         floor = contrast_floor(
             (self.stderr, other.stderr, contrast.stderr),
@@ -227,33 +290,40 @@ class Estimate:
         diagnostics = replace(contrast.diagnostics, stderr_floor=floor)
         return contrast if floor is None else replace(contrast, diagnostics=diagnostics)
 
+    def without_bias(self, level: float) -> Interval | None:
+        """What the interval would be without its allowance for a bias; None where it allows for none."""
+        if not self.diagnostics.bias_bound:
+            return None
+        return self.interval(level, self._unbiased)
+
     def to_dict(self, level: float = 0.95) -> dict[str, Any]:
         """Plain types, ready for JSON, without contributions. interval: the one that decisions rest on, at `level`;
-        normal_interval: where that is another one."""
+        interval_without_bias: what it would be without its allowance for a bias, where it has one."""
+        without = self.without_bias(level)
         return {
             "estimator": self.estimator,
             "value": self.value,
-            "stderr": self.stderr,
+            "stderr": self.error,
             "interval": self.interval(level).to_dict(),
-            "normal_interval": None if self.method == "normal" else self.interval(level, "normal").to_dict(),
+            "interval_without_bias": None if without is None else without.to_dict(),
             "n": self.n,
             "fingerprint": self.fingerprint,
             "diagnostics": self.diagnostics.to_dict(),
         }
 
     def __repr__(self) -> str:
-        return f"{self.estimator}: {self.value:.6g} ± {self.stderr:.3g} ({self._named()} {self.interval()})"
+        return f"{self.estimator}: {self.value:.6g} ± {self.error:.3g} ({self._named()} {self.interval()})"
 
     def _named(self) -> str:
         """The interval that decisions rest on, in words."""
-        return "95%" if self.method == "normal" else f"{self.method.replace('_', '-')} 95%"
+        return "bias-aware 95%" if self.method == "bias_aware" else "95%"
 
     def facts(self) -> list[tuple[str, str]]:
         """What the printed forms show, as (name, text) pairs."""
         d = self.diagnostics
         rows = [
             ("value", f"{self.value:.6g}"),
-            ("standard error", f"{self.stderr:.3g}"),
+            ("standard error", f"{self.error:.3g}"),
             (f"{self._named()} interval", str(self.interval())),
             ("rows", f"{self.n:,}"),
             ("effective sample size", _shown(d.effective_sample_size, ",.1f")),

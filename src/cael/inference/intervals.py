@@ -15,8 +15,9 @@ import numpy as np
 
 from cael.common.types import Floats, Ints
 from cael.errors import InputError, positive_int
+from cael.inference.reach import reach
 
-METHODS = ("normal", "t", "studentised", "bca", "bernstein", "betting", "bias_aware")
+METHODS = ("normal", "t", "studentised", "bca", "bernstein", "betting", "steadied", "bias_aware")
 BLOCK = 2**16
 BUCKETS = 1000
 """The bootstrap resamples at most this many sums of rows: the skewness of their mean is that of the rows' mean."""
@@ -86,11 +87,10 @@ def stderr(z: Floats) -> float:
 
 def around(value: float, error: float, level: float, method: str, freedom: int) -> Interval:
     """value +- a quantile of the normal distribution, or of Student's t, times a known standard error."""
-    from scipy.special import ndtri, stdtrit
+    from scipy.special import stdtrit
 
-    check_level(level)
-    quantile = ndtri(0.5 + level / 2) if method == "normal" else stdtrit(freedom, 0.5 + level / 2)
-    half = float(quantile) * error
+    factor = quantile(level) if method == "normal" else float(stdtrit(freedom, 0.5 + level / 2))
+    half = factor * error
     return Interval(value - half, value + half, level, method)
 
 
@@ -221,42 +221,52 @@ def _checked_bounds(z: Floats, bounds: tuple[float, float]) -> tuple[float, floa
 def bias_aware(value: float, error: float, bound: float, level: float) -> Interval:
     """value +- c error, c the `level` quantile of |N(bound/error, 1)| (Armstrong and Kolesar 2018).
 
-    It covers the true value if |bias| <= bound and the error is normal, and is the shortest such interval.
+    If |bias| <= bound, which is an assumption, and the error is normal, no shorter interval has the level.
     """
-    from scipy.special import chndtrix, ndtri
+    below, above = reach(error, bound, None, quantile(level))
+    return Interval(value - below, value + above, level, "bias_aware")
+
+
+def quantile(level: float) -> float:
+    """The number of standard errors of a two-sided normal interval."""
+    from scipy.special import ndtri
 
     check_level(level)
-    if error <= 0:
-        return Interval(value - bound, value + bound, level, "bias_aware")
-    ratio = bound / error
-    # For a large ratio |N| is N: the noncentral chi-square has lost its lower tail.
-    squared = float(chndtrix(level, 1.0, ratio**2)) if ratio < 30 else (ratio + float(ndtri(level))) ** 2
-    half = math.sqrt(squared) * error
-    return Interval(value - half, value + half, level, "bias_aware")
+    return float(ndtri(0.5 + level / 2))
 
 
-def max_t(columns: Floats, level: float, *, resamples: int = 4000, seed: int = 0) -> float:
+def max_t(
+    columns: Floats, level: float, *, hidden: Floats | None = None, resamples: int = 4000, seed: int = 0
+) -> float:
     """The factor f for which mean_j +- f stderr_j covers the means of all columns of (units, p) together at `level`.
 
     Gaussian multipliers on the centred units give the distribution of the largest |t| (Chernozhukov et al. 2013): the
     p sums of a draw are normal, with the covariance of the units, so that as many numbers as columns draw them. Of one
     column the factor is that of a normal interval, without a draw.
-    """
-    from scipy.special import ndtri
 
+    hidden: (p,) shares of the squared standard errors that the units do not show, which are independent: an arm without
+    a success counts, too.
+    """
     check_level(level)
     positive_int("resamples", resamples)
     if columns.shape[1] == 1:
-        return float(ndtri(0.5 + level / 2))
+        return quantile(level)
     grouped = np.stack([bucketed(column, seed) for column in columns.T], axis=1)
     centred = grouped - grouped.mean(axis=0)
     length = np.sqrt((centred**2).sum(axis=0))
     scaled = np.divide(centred, length, out=np.zeros_like(centred), where=length > 0)
-    root = np.linalg.qr(scaled, mode="r")  # its product with itself is the correlation of the columns
+    root = np.asarray(np.linalg.qr(scaled, mode="r"))  # its product with itself is the correlation of the columns
     rng = np.random.default_rng(seed)
     sizes = [min(500, resamples - start) for start in range(0, resamples, 500)]
-    largest = np.concatenate([np.abs(rng.standard_normal((size, len(root))) @ root).max(axis=1) for size in sizes])
+    alone = np.zeros(columns.shape[1]) if hidden is None else hidden
+    roots = np.concatenate([root * np.sqrt(1 - alone), np.diag(np.sqrt(alone))[alone > 0]])
+    largest = np.concatenate([np.abs(rng.standard_normal((size, len(roots))) @ roots).max(axis=1) for size in sizes])
     return float(np.quantile(largest, level, method="higher"))
+
+
+def hidden_share(seen: float, error: float) -> float:
+    """The share of a squared standard error that the rows, whose own is `seen`, do not show."""
+    return max(0.0, 1 - (seen / error) ** 2) if error > 0 else 0.0
 
 
 def interval(

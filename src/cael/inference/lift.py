@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from cael.engine.moments import Combination
 
 ROUNDING = 1e-9
+SINGLE = 1e-6
+"""A lift of so many standard deviations of the contributions is rounding: probabilities may be kept in float32."""
 ALIKE = 1e-6
 """Controls whose products have an eigenvalue so much smaller than the largest count as one."""
 
@@ -30,20 +32,43 @@ def lift_of(estimate: Estimate, baseline: Estimate, controls: Sequence[Combinati
     applied to both policies, and a policy that is the logging policy has lift 0 exactly.
     """
     contrast = estimate - baseline
-    diagnostics = replace(contrast.diagnostics, bias_bound=estimate.diagnostics.bias_bound)
-    slopes = np.zeros(0) if contrast.sums is None else slopes_of(contrast.sums, controls)
-    if contrast.sums is None or not slopes.any():
+    proportion = estimate.diagnostics.proportion
+    diagnostics = replace(
+        contrast.diagnostics,
+        bias_bound=estimate.diagnostics.bias_bound,
+        proportion=None if proportion is None else replace(proportion, baseline=baseline.stderr),
+    )
+    if contrast.sums is None or estimate.sums is None:
         return replace(contrast, diagnostics=diagnostics)
-    adjusted = contrast.sums
+    slopes, adjusted = slopes_of(contrast.sums, controls), contrast.sums
     for slope, control in zip(slopes.tolist(), controls, strict=True):
         adjusted = adjusted.plus(slope, control)
-    sums = without_rounding(adjusted, contrast.sums)
+    if is_rounding(adjusted, estimate.sums):
+        return no_lift(contrast, adjusted)
+    if not slopes.any():
+        return replace(contrast, diagnostics=diagnostics)
+    lift = with_sums(contrast, adjusted)
+    floor = floor_without(diagnostics.stderr_floor, contrast.stderr, lift.stderr)
+    return replace(lift, diagnostics=replace(diagnostics, stderr_floor=floor))
+
+
+def with_sums(contrast: Estimate, sums: Combination) -> Estimate:
+    """The contrast with these contributions."""
     rows = sums.buckets if contrast.streamed else sums.rows
-    lift = replace(contrast, value=sums.value, contributions=rows, sums=sums)
-    if diagnostics.stderr_floor is not None:  # what the control takes away is the same, however large the rest is
-        floor = diagnostics.stderr_floor**2 - contrast.stderr**2 + lift.stderr**2
-        diagnostics = replace(diagnostics, stderr_floor=math.sqrt(max(floor, 0.0)))
-    return replace(lift, diagnostics=diagnostics)
+    return replace(contrast, value=sums.value, contributions=rows, sums=sums)
+
+
+def no_lift(contrast: Estimate, sums: Combination) -> Estimate:
+    """A lift of exactly 0, without noise and bias: the logging policy against itself."""
+    known = replace(contrast.diagnostics, bias_bound=None, stderr_floor=None, pooled=None, proportion=None)
+    nothing = replace(sums, constant=0.0, coefficients=np.zeros_like(sums.coefficients))
+    return replace(with_sums(contrast, nothing), diagnostics=known, ratio=None)
+
+
+def floor_without(floor: float | None, contrast: float, adjusted: float) -> float | None:
+    """The floor of a contrast's standard error after an adjustment that took the error from `contrast` to `adjusted`:
+    what a control takes away is the same, however large the rest is."""
+    return None if floor is None else math.sqrt(max(floor**2 - contrast**2 + adjusted**2, 0.0))
 
 
 def slopes_of(contrast: Combination, controls: Sequence[Combination]) -> Floats:
@@ -51,7 +76,7 @@ def slopes_of(contrast: Combination, controls: Sequence[Combination]) -> Floats:
     shared between controls that are the same."""
     squares = np.array([control.covariance(control) for control in controls])
     sizes = np.array([max(size_of(control), 1e-300) for control in controls])
-    used = np.flatnonzero(squares > ROUNDING**2 * sizes)
+    used = np.flatnonzero(squares > ROUNDING**2 * sizes).tolist()
     slopes, lengths = np.zeros(len(controls)), np.sqrt(squares[used])
     products = np.array([[controls[i].covariance(controls[j]) for j in used] for i in used]).reshape(2 * (len(used),))
     along = -np.array([contrast.covariance(controls[i]) for i in used])
@@ -60,17 +85,19 @@ def slopes_of(contrast: Combination, controls: Sequence[Combination]) -> Floats:
     return slopes
 
 
-def without_rounding(rest: Combination, whole: Combination) -> Combination:
-    """What is left of a contrast; exactly 0 where that is rounding: the logging policy against itself."""
-    if size_of(rest) > ROUNDING**2 * size_of(whole):
-        return rest
-    return replace(rest, constant=0.0, coefficients=np.zeros_like(rest.coefficients))
+def is_rounding(lift: Combination, estimate: Combination) -> bool:
+    """Whether every row's lift is rounding beside what its contribution to the estimate varies by."""
+    return size_of(lift) <= SINGLE**2 * spread_of(estimate)
 
 
 def size_of(sums: Combination) -> float:
     """The sum of squares of a column."""
-    spread = float(sums.coefficients @ sums.moments.comoment @ sums.coefficients)
-    return max(spread, 0.0) + sums.n * sums.value**2
+    return spread_of(sums) + sums.n * sums.value**2
+
+
+def spread_of(sums: Combination) -> float:
+    """The sum of squared deviations of a column."""
+    return max(0.0, float(sums.coefficients @ sums.moments.comoment @ sums.coefficients))
 
 
 def relative_lift(lift: Estimate, baseline: Estimate) -> float | None:

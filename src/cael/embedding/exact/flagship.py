@@ -44,7 +44,7 @@ class CAEL(Estimator):
     V = mean_i sum_a pi(a|x_i) f(x_i, a) + sum_i W_i (r_i - f_i) / sum_i W_i, from bandwidth 0 (importance weighting) to
     infinity (the model corrected by its mean residual). The bandwidth is chosen, and blended with the unbiased end, by
     estimated mean squared error (`cael.embedding.exact.blend`). Biased in general by what f misses; `interval()` allows
-    for a bias up to a bound on it.
+    for a bias of up to `bias_bound`.
 
     form: "plain" (mean W r), "self_normalised", "doubly_robust", "self_normalised_doubly_robust". selector: "blend";
     "slope" takes one bandwidth by SLOPE++; a number is a bandwidth, in units of the spread of f over actions. folds:

@@ -3,8 +3,9 @@ then the restarts of what was chosen."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from typing import Any, final
@@ -38,11 +39,13 @@ class Member:
 @final
 @dataclass(frozen=True)
 class Choice:
-    """Of one log. losses: (rounds, penalties) that it chose from. at, penalty: numbers of the best of both."""
+    """Of one log. losses: (rounds, penalties) that it chose from. at, penalty: numbers of the best of both. stopped:
+    whether the budget ended the training."""
 
     losses: Floats
     at: int
     penalty: int
+    stopped: bool = False
 
     @property
     def learned(self) -> bool:
@@ -76,6 +79,12 @@ class Growing:
     settings: Growth
     seeds: Sequence[int]
     device: torch.device
+    started: float = field(default_factory=lambda: time.monotonic())
+
+    def late(self, share: float = 0.0) -> bool:
+        """Whether the budget is used up, or would be after so much more time, as a share of that until now."""
+        budget = self.settings.budget
+        return budget is not None and (time.monotonic() - self.started) * (1 + share) >= budget
 
     def choose(self) -> tuple[list[Choice], Grown]:
         """What the held-out folds say, of each log."""
@@ -94,21 +103,23 @@ class Growing:
             return [next((i + 1 for i, gone in enumerate(of) if gone >= self.settings.patience), 0) for of in behind]
 
         penalties = [self.settings.penalties] * len(self.logs)
-        first = self._grow(penalties, 1, 0x5BA25E, lambda rounds: all(enough(rounds)))
-        losses, chosen = judged(first.rounds), []
+        first = self._grow(penalties, 1, 0x5BA25E, lambda rounds: self.late() or all(enough(rounds)))
+        losses, chosen, cut = judged(first.rounds), [], len(first.rounds) < len(sparse.sizes(first.inputs.count))
         # Logs that are trained together go on until all have had enough; each chooses from the rounds it would have
         # alone.
         for t, stop in enumerate(enough(first.rounds)):
             of_log = losses[: stop or None, t]
             at, penalty = np.unravel_index(int(of_log.argmin()), of_log.shape)
-            chosen.append(Choice(of_log, int(at), int(penalty)))
+            chosen.append(Choice(of_log, int(at), int(penalty), stopped=cut and not stop))
         return chosen, first
 
-    def again(self, chosen: Sequence[Choice]) -> Grown | None:
-        """The restarts of what was chosen; None where there are none."""
+    def again(self, chosen: Sequence[Choice], rounds: int) -> Grown | None:
+        """The restarts of what was chosen after so many rounds; None where there are none, or no time is left."""
         if self.settings.restarts == 1 or not any(choice.learned for choice in chosen):
             return None
         last = max(choice.at for choice in chosen if choice.learned)
+        if self.late((self.settings.restarts - 1) / len(self.settings.penalties) * (last + 1) / rounds):
+            return None
         penalties = [(self.settings.penalties[choice.penalty],) for choice in chosen]
         return self._grow(penalties, self.settings.restarts - 1, 0x5BA25F, lambda rounds: len(rounds) > last)
 

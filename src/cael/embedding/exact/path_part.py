@@ -8,13 +8,15 @@ from typing import final
 import numpy as np
 
 from cael.embedding.exact.path_group import Path
-from cael.embedding.exact.scores import WeightNumbers, choose_bandwidth
+from cael.embedding.exact.scores import WeightNumbers, choose_bandwidth, is_robust
 from cael.engine.answer import Answer
-from cael.engine.columns import Column, Reward
+from cael.engine.columns import Column, Reward, squared
 from cael.engine.parts import Part
 from cael.engine.score import Score
+from cael.engine.steadying import steadied
 from cael.inference.diagnostics import Diagnostics
 from cael.inference.estimate import Estimate
+from cael.inference.reach import Pooled
 
 
 @final
@@ -29,11 +31,16 @@ class PathPart(Part):
 
     @property
     def columns(self) -> tuple[Column, ...]:  # type: ignore[override]
-        return self.path.columns
+        return (*self.path.columns, squared(noise_of(self.path)))
 
     def estimate(self, answer: Answer) -> Estimate:
         rows = KeptPath(answer, self.path)
         return choose_bandwidth(self.name, rows, self.path.rewards, self.path.form, self.selector)
+
+
+def noise_of(path: Path) -> Column:
+    """What the weights of a path are multiplied with: r - f, or r."""
+    return path.columns[-2] if is_robust(path.form) else Reward()
 
 
 @final
@@ -41,9 +48,10 @@ class KeptPath:
     """What the choice asks of the rows, from an answer.
 
     n: how many. r0: taken off the rewards. means: (2J + 2,) of the columns. bandwidths, unit, drawn: of the path.
-    second, cross, roughness, lost: (J,) means over rows of the numbers of `weights_of`; shift: of `smoothed`
-    less f_target. residual, reward: variances of r - f and of r. explained_of_actions: E Var_mu f as a share of itself
-    and the residual variance. unsupported: target mass on actions that the logging policy never plays.
+    second, cross, roughness, lost: (J,) means over rows of the numbers of `weights_of`; shift: of `smoothed` less
+    f_target. residual, reward: variances of r - f and of r. explained_of_actions: E Var_mu f as a share of itself and
+    the residual variance. noise, kurtosis: of what is weighted. unsupported: target mass on actions that the logging
+    policy never plays.
     """
 
     def __init__(self, answer: Answer, path: Path) -> None:
@@ -56,6 +64,7 @@ class KeptPath:
         self.shift = smoothed - self.means[0]
         self.residual, self.reward = answer.variance(left), answer.variance(Reward())
         self.explained_of_actions = _share(answer.variance(control), self.residual)
+        self.noise, self.kurtosis = answer.tails(noise_of(path))
         self.unsupported = answer.unsupported(path.target)
 
     def variance(self, score: Score) -> float:
@@ -72,9 +81,10 @@ class KeptPath:
         largest, tail = self.sums.tail_index(j, share, self.n)
         return WeightNumbers(self.n / (1 + max(variance, 0.0) / mean / mean) if mean > 0 else 0.0, largest, tail)
 
-    def estimate(self, name: str, score: Score, diagnostics: Diagnostics) -> Estimate:
-        """The estimate whose contributions are the score."""
-        return self.answer.estimate(name, self.columns, score, diagnostics)
+    def estimate(self, name: str, score: Score, diagnostics: Diagnostics, second: float) -> Estimate:
+        """The estimate whose contributions are the score, of weights with this second moment."""
+        estimate = self.answer.estimate(name, self.columns, score, diagnostics)
+        return steadied(self.answer, estimate, Pooled(second, self.noise, self.kurtosis))
 
 
 def _share(part: float, rest: float) -> float:

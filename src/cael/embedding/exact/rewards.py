@@ -39,7 +39,7 @@ class SparseRewards:
     than any network. losses: (rounds, penalties) held-out mean squared error as a share of the reward's variance.
     penalty, inputs: what was chosen. centre, scale: of the contexts; mean, spread: of the rewards. rows: how many
     trained and judged the networks. ridge: for each fold, a ridge model; empty: it adds nothing. share: of the networks
-    in f, the rest is ridge. explained: held-out R^2 of f.
+    in f, the rest is ridge. explained: held-out R^2 of f. short: whether the budget ended the training.
     """
 
     folds: tuple[Array, ...]
@@ -55,6 +55,7 @@ class SparseRewards:
     ridge: tuple[FittedOutcome, ...] = ()
     share: float = 1.0
     explained: float = 0.0
+    short: bool = False
 
     @property
     def learned(self) -> bool:
@@ -134,11 +135,12 @@ def sparse_rewards(
             )
     growing = Growing(logs, splits, [_scaler(log) for log in logs], settings, seeds, device)
     chosen, first = growing.choose()
-    again = growing.again(chosen)
+    again = growing.again(chosen, len(first.rounds))
     models = [
         SparseRewards(
             tuple(split), growing.members(t, choice, first, again), choice.losses, settings.penalties[choice.penalty],
             first.rounds[choice.at].active.shape[1], *growing.scalers[t], len(log),
+            short=choice.stopped or (again is None and choice.learned and settings.restarts > 1),
         )
         for t, (log, split, choice) in enumerate(zip(logs, splits, chosen, strict=True))
     ]  # fmt: skip

@@ -13,10 +13,18 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from cael.common.types import Floats
-from cael.embedding.exact.blend import BOUND, Blend, PathFacts, blend
+from cael.embedding.exact.blend import BOUND, Blend, PathFacts, blend, taken
 from cael.engine.score import Score
 from cael.estimators.selection import slope
-from cael.inference.diagnostics import NOTHING_LEARNED, Candidate, Diagnostics, EmbeddingFacts, WeightFacts, weighted_by
+from cael.inference.diagnostics import (
+    CUT_SHORT,
+    NOTHING_LEARNED,
+    Candidate,
+    Diagnostics,
+    EmbeddingFacts,
+    WeightFacts,
+    weighted_by,
+)
 from cael.inference.estimate import Estimate
 
 if TYPE_CHECKING:
@@ -95,30 +103,35 @@ def choose_bandwidth(name: str, rows: KeptPath, rewards: SparseRewards, form: st
     chosen = _selected(facts, selector)
     j, share = chosen.index, chosen.share
     score = scores[j].blended(anchor, share) if selector == "blend" else scores[j]
-    sharp, mixed = share**2 * rows.second[0], 2 * share * (1 - share) * rows.cross[j]
-    second = (1 - share) ** 2 * rows.second[j] + sharp + mixed
+    second = blended_second(rows.second, rows.cross, j, share)
     diagnostics = replace(
-        _weighted(rows, rewards, j, share, float(second)),
+        _weighted(rows, rewards, j, share, second),
         bias_bound=chosen.bias_bound,
-        stderr_floor=float(np.sqrt(_noise(rows, form) * second / rows.n)),
         path=_candidates(facts, chosen),
         embedding=EmbeddingFacts(
             bandwidth=float(rows.bandwidths[j]),
             unit=rows.unit,
             sharp_share=share,
             explained=rewards.explained,
+            explained_of_actions=rows.explained_of_actions,
             inputs=rewards.inputs if rewards.members[0] else 0,
             network_share=rewards.share if rewards.learned else 0.0,
             penalty=rewards.penalty,
             losses=tuple(tuple(map(float, row)) for row in rewards.losses),
             roughness=float(rows.roughness[j]),
             lost_mass=float(rows.lost[j]),
-            error=float(np.sqrt(_squared_error(facts, chosen, selector))),
+            error=float(np.sqrt(chosen.error)),
             trained_rows=rewards.rows,
             candidates=rows.drawn,
         ),
     )
-    return rows.estimate(name, score, diagnostics)
+    return rows.estimate(name, score, diagnostics, second)
+
+
+def blended_second(second: Floats, cross: Floats, j: int, share: float) -> float:
+    """The second moment of (1 - share) W_j + share W_0, from E W_j^2 (J,) and E W_j W_0 (J,)."""
+    mixed = 2 * share * (1 - share) * cross[j]
+    return float((1 - share) ** 2 * second[j] + share**2 * second[0] + mixed)
 
 
 def _weighted(rows: KeptPath, rewards: SparseRewards, j: int, share: float, second: float) -> Diagnostics:
@@ -132,7 +145,8 @@ def _weighted(rows: KeptPath, rewards: SparseRewards, j: int, share: float, seco
     lost_by_us = 0.0 if rows.drawn is None else (1 - share) * float(rows.lost[j]) + share * float(rows.lost[0])
     z = (mean - 1 + lost_by_us) / error if error > SAME else None
     facts = WeightFacts(rows.n, mean, z, numbers.tail, rows.unsupported, 1 - lost_by_us)
-    extra = () if rewards.explained > 0 else (NOTHING_LEARNED,)
+    doubts = ((rewards.explained <= 0, NOTHING_LEARNED), (rewards.short, CUT_SHORT))
+    extra = tuple(words for doubted, words in doubts if doubted)
     return weighted_by(numbers.effective, numbers.largest, facts, cross_fitted=True, extra=extra)
 
 
@@ -140,8 +154,6 @@ def path_facts(rows: KeptPath, explained: float, scores: list[Score], form: str)
     """What the choice looks at, and the score of the sharp estimate.
 
     The sharp estimate is SNIPS where that has the smaller standard error, and the doubly robust one elsewhere.
-    Variances are the larger of what the contributions show and of what the known second moments of the weights imply:
-    with few matching rows the first is far too small.
     """
     n, robust, second = rows.n, is_robust(form), rows.second
     anchor = scores[0]
@@ -153,26 +165,27 @@ def path_facts(rows: KeptPath, explained: float, scores: list[Score], form: str)
         variance = rows.variance(snips)
         if variance < sharp:
             anchor, sharp = snips, variance
-    noise = _noise(rows, form)
-    gap = np.array([rows.variance(score.minus(anchor)) for score in scores])
+    apart = np.array([rows.variance(score.minus(anchor)) for score in scores])
     return PathFacts(
         bandwidths=rows.bandwidths,
         values=np.array([score.mean(rows.means) for score in scores]),
         sharp=anchor.mean(rows.means),
-        variance=np.maximum(np.append(sharp, seen[1:]), noise * second / n),
-        gap=np.maximum(gap, noise * np.maximum(second[0] - 2 * rows.cross + second, 0) / n),
+        seen=seen,
+        apart=apart,
+        sharp_seen=sharp,
+        second=second,
+        cross=rows.cross,
+        n=n,
         roughness=rows.roughness,
         shift=np.zeros(len(scores)) if robust else rows.shift,
-        rows=worth,
         residual=rows.residual,
         reward=rows.reward,
+        noise=rows.noise,
+        kurtosis=rows.kurtosis,
         explained=explained,
-        hole=float(rows.lost[0]) ** 2 * noise,
+        explained_of_actions=rows.explained_of_actions,
+        hole=float(rows.lost[0]) ** 2 * rows.noise,
     ), anchor
-
-
-def _noise(rows: KeptPath, form: str) -> float:
-    return rows.residual if is_robust(form) else rows.reward
 
 
 def _selected(facts: PathFacts, selector: str | float) -> Blend:
@@ -180,23 +193,17 @@ def _selected(facts: PathFacts, selector: str | float) -> Blend:
     if selector == "blend":
         return best
     if selector == "slope":
-        at = slope(facts.values, WIDTH * np.sqrt(facts.variance))[-1]
+        at = slope(facts.values, WIDTH * np.sqrt(facts.variance(np.zeros(len(facts.values)))))[-1]
     else:
         at = int(np.flatnonzero(facts.bandwidths == float(selector))[0])
+    alone = taken(facts, best.shares, best.errors, at, float(at == 0))
     if at == 0:
-        bound = BOUND * float(np.sqrt(facts.hole))
-    else:
-        # Without the blend, the posterior mean of the bias is not taken away: it is a part of the bound.
-        mean = best.shares[at] * abs(facts.values[at] - facts.sharp)
-        bound = float(mean + BOUND * np.sqrt(max(best.errors[at] - facts.variance[at], 0.0)))
-    return replace(best, index=at, share=float(at == 0), bias_bound=bound)
-
-
-def _squared_error(facts: PathFacts, chosen: Blend, selector: str | float) -> float:
-    """The estimated mean squared error of what was taken; the blend knows its own."""
-    if selector == "blend":
-        return float(chosen.errors[chosen.index])
-    return float(facts.variance[chosen.index]) + (chosen.bias_bound / BOUND) ** 2
+        return alone
+    # Without the blend, the posterior mean of the bias is not taken away: it is a part of what is allowed for.
+    share, gap = best.shares[at], float(facts.gap[at])
+    spread = float(np.sqrt(best.prior[at] * gap / max(best.prior[at] + gap, 1e-300)))
+    bound = float(share * abs(facts.values[at] - facts.sharp)) + BOUND * spread
+    return replace(alone, bias_bound=bound, error=alone.variance + (bound / BOUND) ** 2)
 
 
 def _candidates(facts: PathFacts, chosen: Blend) -> tuple[Candidate, ...]:

@@ -60,9 +60,9 @@ def grow(
     judge, screen = padded(held_out), padded([rows[:SCREENED] for rows in data.rows])
     active = torch.zeros(data.trials, 0, dtype=torch.int64, device=data.x.device)
     rounds: list[Round] = []
-    sizes = _sizes(inputs.count)
-    with deterministic(), progress("growing a sparse network", len(sizes) * settings.steps) as advance:
-        for size in sizes:
+    counts = sizes(inputs.count)
+    with deterministic(), progress("training the reward model", len(counts) * settings.steps) as advance:
+        for size in counts:
             if size > active.shape[1]:
                 more = size - active.shape[1]
                 joining = _strongest(optimiser.p, inputs, data, screen, active, more, everyone)
@@ -93,7 +93,7 @@ def _step(
     return Replayed(step, optimiser.state) if data.x.is_cuda and everyone.count == 1 else step
 
 
-def _sizes(count: int) -> list[int]:
+def sizes(count: int) -> list[int]:
     """0, 1, 2, 4, ... and all."""
     powers = [2**i for i in range(count.bit_length()) if 2**i < count]
     return [0, *powers, count]

@@ -11,7 +11,7 @@ import numpy as np
 
 from cael.common.types import Floats, Ints
 from cael.embedding.settings import NetworkSettings, Objective, Training, objective, require_torch
-from cael.engine.parts import MODEL_BIAS, NOT_TRAINED
+from cael.engine.parts import MODEL_ERROR, NOT_TRAINED
 from cael.errors import InputError, choose
 from cael.estimators.estimator import Estimator, mean_of
 from cael.estimators.marginal import EMBEDDING_BIAS, posterior_blocks
@@ -303,5 +303,5 @@ class NetworkDM(Estimator):
     def _estimate(self, problem: Problem, terms: OutcomeTerms) -> Estimate:
         fitted = terms.cross_fitted
         diagnostics = Diagnostics(n=len(problem.log), unsupported_mass=problem.unsupported_mass, cross_fitted=fitted)
-        notes = (MODEL_BIAS, NOT_TRAINED) if fitted is False else (MODEL_BIAS,)
+        notes = (MODEL_ERROR, NOT_TRAINED) if fitted is False else (MODEL_ERROR,)
         return mean_of(self.name, problem, terms.q_target, with_warnings(diagnostics, notes))
