@@ -11,7 +11,7 @@ from rich.console import Console
 
 import cael
 from cael import InputError
-from cael.experiments import verdicts as experiment
+from cael.experiments import broken as experiment
 from cael.judging.survey import action_drift, row_keys
 from tests.streaming.logs import K, table, write
 

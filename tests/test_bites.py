@@ -28,6 +28,7 @@ from cael.inference.estimate import ScoreRange
 from cael.inference.intervals import Interval
 from cael.inference.shrinkage import cochran, shrink
 from cael.inference.weights import tail_index
+from cael.judging.checks import beyond_chance, hidden
 from cael.judging.judge import judge
 from cael.log.keys import folds_of_keys, mixed, parts_of_keys
 from cael.results.calibration import Calibration, CalibrationRow, plant
@@ -77,11 +78,9 @@ HALF = SNIPS.interval(method="normal").width / 2
     [
         ("effective_rows", lambda v: {"effective_sample_size": v}, (100.5, 99.5, 20.5, 19.5)),
         ("largest_share", lambda v: {"max_weight": 2 * v * 1000, "mean_weight": 2.0}, (0.099, 0.101, 0.299, 0.301)),
-        ("tail_index", lambda v: {"tail_index": v}, (0.69, 0.71, 0.99, 1.01)),
         ("mean_weight", lambda v: {"mean_weight_z": v}, (2.9, 3.1, 4.9, 5.1)),
         ("mean_weight", lambda v: {"mean_weight_z": -v}, (2.9, 3.1, 4.9, 5.1)),
         ("support", lambda v: {"unsupported_mass": v}, (0.0099, 0.0101, 0.099, 0.101)),
-        ("bias", lambda v: {"bias_bound": v * HALF}, (0.99, 1.01, 4.9, 5.1)),
     ],
 )
 def test_where_the_checks_of_the_weights_turn(name, facts, edges):
@@ -89,11 +88,93 @@ def test_where_the_checks_of_the_weights_turn(name, facts, edges):
     assert statuses == ["pass", "warn", "warn", "fail"]
 
 
+def test_where_the_tail_index_turns():
+    """Only logged propensities, none of which is a floor that the weights reach."""
+    log = cael.LoggedData(None, LOG.actions, LOG.rewards, rng().random(1000), n_actions=len(MU))
+    answer = ask(as_engine_log(log), {"": PI}, [cael.SNIPS()])
+    snips = answer.of("SNIPS", 0)
+    statuses = []
+    for index in (0.69, 0.71, 0.99, 1.01):
+        told = dataclasses.replace(snips, diagnostics=dataclasses.replace(snips.diagnostics, tail_index=index))
+        statuses.append(check(judge(answer, 0, [told], "SNIPS").checks, "tail_index").status)
+    assert statuses == ["pass", "warn", "warn", "fail"]
+
+
+@pytest.mark.parametrize(("size", "status"), [(1.9, "pass"), (2.1, "warn"), (4.9, "warn"), (5.1, "fail")])
+def test_where_the_rows_hide_large_weights(size, status):
+    """By both policies the log is worth n / E w^2 rows; the rows show `size` times as many."""
+    found = hidden(1000 / float(PI**2 @ (1 / MU)) * size, 1000 / float(PI**2 @ (1 / MU)), cael.Thresholds())
+    assert (found.status, found.value) == (status, pytest.approx(size))
+
+
+def test_effective_rows_are_no_more_than_both_policies_allow():
+    """Of the rare action, which the target always plays, two thirds of the rows are missing."""
+    mu, n = np.array([0.03, 0.97]), 1000
+    actions = (np.arange(n) >= 30).astype(int)
+    log = cael.LoggedData(None, actions, np.sin(np.arange(n)), logging=mu)
+    few = cael.LoggedData(None, actions[20:], np.sin(np.arange(n - 20)), logging=mu)
+    sizes = [check(evaluated(each, [0.5, 0.5]), "effective_rows").value for each in (log, few)]
+    known = 1 / (0.25 / 0.03 + 0.25 / 0.97)
+    assert sizes == pytest.approx([1000 * known, 980 * known])
+
+
+@pytest.mark.parametrize(("times", "status"), [(2.9, "pass"), (3.1, "warn"), (1e6, "warn")])
+def test_where_the_allowance_for_a_bias_turns(times, status):
+    """In half-widths of the interval that decisions rest on, without its allowance."""
+    raised = with_diagnostics(bias_bound=times * SNIPS.interval().width / 2 * 1.7, stderr_floor=1.7 * SNIPS.error)
+    assert check(verdict_with(raised), "bias").status == status
+
+
+def arms_log(first, second, high=1.0):
+    """Two arms with 500 rows each, and so many rewards that are `high`; the others are 0."""
+    order = np.arange(500)
+    rewards = high * np.stack([order < first, order < second], axis=1).ravel()
+    return cael.LoggedData(None, np.arange(1000) % 2, rewards, logging=[0.5, 0.5])
+
+
+@pytest.mark.parametrize(("hits", "status"), [(0, "warn"), (4, "warn"), (6, "pass"), (494, "pass"), (496, "warn")])
+def test_where_successes_turn(hits, status):
+    """Of the target's arm; the other one has as many, so that both say the same of the variance."""
+    for high in (1.0, 3.0):
+        found = check(evaluated(arms_log(hits, max(hits, 1), high), [1.0, 0.0], headline="SNIPS"), "successes")
+        assert found.status == status
+        assert found.value == pytest.approx(min(hits, 500 - hits), abs=0.1)
+        assert f"the reward {high if hits < 250 else 0:g} about" in found.sentence
+
+
+def test_without_two_values_successes_are_not_counted():
+    assert "successes" not in [each.name for each in evaluated(LOG, PI)]
+
+
+def test_actions_without_a_row_count_where_chance_does_not_explain_them():
+    """k actions, each with two chances of a row: chance leaves some out. Dropped ones are more than that."""
+    counts = np.random.default_rng(0).multinomial(400, np.full(200, 1 / 200)).astype(float)
+    assert (counts == 0).sum() > 10
+    assert beyond_chance(counts) == 0
+    assert beyond_chance(np.r_[counts, np.zeros(100)]) == pytest.approx(100 / ((counts == 0).sum() + 100), abs=0.3)
+    assert beyond_chance(np.r_[np.full(50, 20.0), np.zeros(3)]) == 1
+    assert beyond_chance(np.full(5, 9.0)) == 0
+
+
+def test_weights_that_reach_a_ceiling_have_no_tail():
+    """Under an epsilon-greedy policy many rows have the smallest propensity, and no weight can be above its inverse."""
+    n, draw = 2000, rng()
+    greedy = draw.random(n) < 0.9
+    actions = np.where(greedy, 0, draw.integers(1, 10, n))
+    policy = cael.LoggedOnly(np.where(draw.random(n) < 0.3, 0.9, 0.1))
+    for floor, status in ((np.full(n, 0.01), "pass"), (0.01 * draw.random(n) ** 2, "fail")):
+        log = cael.LoggedData(None, actions, np.sin(np.arange(n)), np.where(greedy, 0.9, floor), n_actions=10)
+        answer = ask(as_engine_log(log), {"": policy}, [cael.SNIPS()])
+        snips = answer.of("SNIPS", 0)
+        told = dataclasses.replace(snips, diagnostics=dataclasses.replace(snips.diagnostics, tail_index=1.5))
+        assert check(judge(answer, 0, [told], "SNIPS").checks, "tail_index").status == status
+
+
 @pytest.mark.parametrize(("hits", "status"), [(14, "warn"), (18, "pass")])
-def test_where_skewness_turns(hits, status):
+def test_where_skewness_turns_without_a_raised_standard_error(hits, status):
     """Clicks: 1 in `hits` of 1000 rows has the skewness (1 - 2p) / sqrt(p (1 - p)), about sqrt(n / hits)."""
     z = (np.arange(1000) < hits).astype(float)
-    clicks = dataclasses.replace(SNIPS, contributions=z, value=z.mean(), sums=None)
+    clicks = dataclasses.replace(with_diagnostics(stderr_floor=None), contributions=z, value=z.mean(), sums=None)
     found = check(verdict_with(clicks), "skewness")
     p = hits / 1000
     assert found.value == pytest.approx((1 - 2 * p) / math.sqrt(p * (1 - p)) / math.sqrt(1000))
@@ -103,16 +184,27 @@ def test_where_skewness_turns(hits, status):
 @pytest.mark.parametrize(("z", "status"), [(3.4, "pass"), (3.6, "warn"), (5.9, "warn"), (6.1, "fail")])
 def test_where_disagreement_turns(z, status):
     """The other estimator is z standard errors of the paired difference below this one; a third one agrees."""
-    gap = np.where(np.arange(1000) % 2, 1.0, -1.0)
+    gap = 3 * np.where(np.arange(1000) % 2, 1.0, -1.0)
     gap += z * gap.std(ddof=1) / math.sqrt(1000)
-    ours, far, near = (
-        dataclasses.replace(SNIPS, estimator=name, contributions=values, value=values.mean(), sums=None)
-        for values in (SNIPS.contributions.copy(),)
-        for name, values in (("SNDR", values), ("IPS", values - gap), ("DR", values + rng().normal(size=1000)))
-    )
-    found = check(verdict_with(ours, far, near), "disagreement")
-    assert found.value == pytest.approx(max(z, abs((ours - near).value) / (ours - near).stderr))
+    found = check(disagreeing(gap), "disagreement")
+    assert found.value == pytest.approx(z)
     assert found.status == status
+
+
+def disagreeing(gap):
+    """The checks of an estimate without a floor from which another one is `gap` (n,) apart, and a third one is not."""
+    bare, values = with_diagnostics(stderr_floor=None), SNIPS.contributions
+    return verdict_with(*(
+        dataclasses.replace(bare, estimator=name, contributions=part.copy(), value=part.mean(), sums=None)
+        for name, part in (("SNDR", values), ("IPS", values - gap), ("DR", values + 0.01 * rng().normal(size=1000)))
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize(("size", "status"), [(0.49, "pass"), (0.51, "warn"), (0.99, "warn"), (1.01, "fail")])
+def test_estimators_that_differ_by_many_standard_errors_and_little_do_not_disagree(size, status):
+    """By 100 standard errors of the difference, and by `size` half-widths of the interval."""
+    gap = size * HALF * (1 + np.where(np.arange(1000) % 2, 1.0, -1.0) * math.sqrt(999) / 100)
+    assert check(disagreeing(gap), "disagreement").status == status
 
 
 def evaluated(log, policy, **settings):
@@ -207,8 +299,8 @@ def test_the_checks_of_a_verdict_are_all_there():
     world = cael.worlds.PaperWorld(n_actions=6, gamma=0.3)
     log = world.sample(600, 0)
     both = {
-        "evidence", "effective_rows", "largest_share", "skewness", "tail_index", "mean_weight", "support",
-        "disagreement", "frequencies", "action_effect", "drift", "bias",
+        "evidence", "effective_rows", "largest_share", "skewness", "reward_tail", "tail_index", "mean_weight",
+        "support", "disagreement", "frequencies", "action_effect", "drift", "bias",
     }  # fmt: skip
     whole = evaluated(log, world.target, estimators=cael.Auto(learn=False), headline="Auto(learn=False)")
     assert {each.name for each in whole} == both | {"surprise"}
@@ -830,7 +922,7 @@ def test_whole_numbers_are_categories_without_the_first():
 def test_the_average_prediction_is_that_over_the_actions():
     log = cael.worlds.PaperWorld(n_actions=4, gamma=0.2).sample(200, 0)
     (batch,) = log.batches()
-    model = cael.Ridge().fit(log, 0)
+    model = cael.Ridge(interactions=False).fit(log, 0)
     assert model.average(batch) == pytest.approx(model.predict(batch).mean(axis=1))
 
 

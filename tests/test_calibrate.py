@@ -123,3 +123,16 @@ def test_replanted_rows_are_checked():
         LOG.replanted(np.full(1500, 8), LOG.rewards, LOG.propensities)
     with pytest.raises(cael.LogError, match="lengths differ"):
         LOG.replanted(LOG.actions[:5], LOG.rewards, LOG.propensities)
+
+
+def test_an_estimator_is_judged_by_the_interval_that_is_shown(monkeypatch):
+    """Not by the normal one: SNIPS has a floor of its error, which a calibration counts."""
+    from cael.results import calibration
+
+    log, policy = cael.testing.example()
+    shown = cael.calibrate(log, policy, [cael.SNIPS()], repeats=4)["SNIPS"]
+    monkeypatch.setattr(cael.Estimate, "error", property(lambda estimate: 2 * estimate.stderr))
+    wider = cael.calibrate(log, policy, [cael.SNIPS()], repeats=4)["SNIPS"]
+    assert wider.width > 1.5 * shown.width
+    found = cael.SNIPS().estimate(log, policy)
+    assert calibration._outcome(found, 0.0, 0.9)[2] == found.interval(0.9).width

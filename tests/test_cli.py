@@ -26,7 +26,7 @@ def run(capsys, *arguments):
 def test_demo(capsys):
     code, out, _ = run(capsys, "demo", "--rows", "300", "--actions", "10")
     assert code == 0
-    for name in ("Auto", "LoggedMean", "IPS", "SNIPS", "DM", "DR", "SNDR", "MIPS"):
+    for name in ("Auto", "LoggedMean", "IPS", "SNIPS", "DM", "DR", "SNDR"):
         assert name in out
     assert "The truth" in out
 

@@ -122,15 +122,14 @@ def test_tables_are_rendered_from_the_committed_results(tmp_path: Path) -> None:
         assert (tmp_path / f"{name}.inc").read_text() == (DOCS / "results" / f"{name}.inc").read_text()
 
 
-def test_verdict_tables_are_rendered_from_the_committed_results(tmp_path: Path) -> None:
-    from cael.experiments import verdicts
+def test_tables_of_trust_are_rendered_from_the_committed_results(tmp_path: Path) -> None:
+    from cael.experiments import trust_page
 
-    for name in ("verdicts", "verdicts_learned"):
-        if (DOCS / "results" / f"{name}.json").exists():
-            (tmp_path / f"{name}.json").write_text((DOCS / "results" / f"{name}.json").read_text())
-    verdicts.page(tmp_path)
-    for name in ("verdicts", "verdicts_worlds", "verdicts_learned"):
-        assert (tmp_path / f"{name}.inc").read_text() == (DOCS / "results" / f"{name}.inc").read_text()
+    (tmp_path / "trust.json").write_text((DOCS / "results" / "trust.json").read_text())
+    trust_page.page(tmp_path)
+    made = {path.name: path.read_text("utf-8") for path in tmp_path.glob("*.inc")}
+    assert made == {path.name: path.read_text("utf-8") for path in (DOCS / "results").glob("trust_*.inc")}
+    assert len(made) > 5
 
 
 def test_links_to_docs_exist() -> None:
@@ -197,16 +196,16 @@ def differences(shown: str, printed: str) -> list[str]:
 
 @pytest.mark.long
 def test_readme_shows_what_the_demo_prints(readme: str, demo: str) -> None:
-    assert len(lines(readme)) > 25
+    assert len(lines(readme)) > 15
     assert differences(readme, demo) == []
 
 
 @pytest.mark.parametrize(
     ("now", "then"),
     [
-        ("SNIPS            9.8094", "SNIPS            9.8095"),
-        ("[9.089, 10.53]", "[9.089, 10.54]"),
-        ("Auto             9.7", "Auto             9.8"),
+        ("SNIPS        9.8094", "SNIPS        9.8095"),
+        ("[7.0721, 12.547]", "[7.0721, 12.548]"),
+        ("Auto         9.7", "Auto         9.8"),
         ("simulation knows, is 9.7231", "simulation knows, is 9.7232"),
         ("lift over the logging policy", "lift over the old policy"),
         ("lift over the logging policy: +1.", "lift over the logging policy: +2."),

@@ -115,7 +115,7 @@ def test_constant_rewards_are_refused_by_evaluate_and_compare_only():
 def test_json_and_html(evaluation):
     data = json.loads(evaluation.to_json())
     assert [row["estimator"] for row in data["estimates"]] == [estimate.estimator for estimate in evaluation]
-    keys = {"estimator", "value", "stderr", "interval", "normal_interval", "n", "fingerprint", "diagnostics"}
+    keys = {"estimator", "value", "stderr", "interval", "interval_without_bias", "n", "fingerprint", "diagnostics"}
     assert all(set(row) == keys for row in data["estimates"])
     html = evaluation._repr_html_()
     assert html.count("<tr>") == 1 + len(data["estimates"])

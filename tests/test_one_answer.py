@@ -5,6 +5,7 @@ import html
 import io
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,9 +14,11 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import cael
+from cael.inference.reach import ASSUMPTION, allowance
 from cael.report import view
 from cael.results.sheet import Sheet, number, signed
 
+ROOT = Path(__file__).parents[1]
 NUMBER = r"[+-]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?"
 PAIR = re.compile(rf"\[({NUMBER}), ({NUMBER})\]|({NUMBER}) to ({NUMBER})")
 QUICK = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -97,7 +100,7 @@ def test_an_evaluation(question):
         refused = form == "report" and found.verdict.level == "refuse"
         assert ("not to be relied on" if refused else told["direction"]) in text, form
         allowed = {ends(each["interval"]) for each in told["estimates"]} | {ends(lift["interval"], signed)}
-        normal = {ends(each["normal_interval"]) for each in told["estimates"] if each["normal_interval"]}
+        normal = {ends(each["interval_without_bias"]) for each in told["estimates"] if each["interval_without_bias"]}
         without = set(re.findall(rf"without it \[({NUMBER}), ({NUMBER})\]", text))
         assert without == normal, form
         assert set(pairs(text)) <= allowed | normal, form
@@ -175,3 +178,11 @@ def wider(sheet):
         (*r[:at], dataclasses.replace(r[at], high=r[at].high + 0.01 * r[at].width), *r[at + 1 :]) for r in sheet.rows
     ]
     return dataclasses.replace(sheet, rows=tuple(rows))
+
+
+def test_what_an_interval_that_allows_for_a_bias_assumes_is_said_in_the_same_words_everywhere():
+    log, policy = cael.testing.example()
+    found = cael.evaluate(log, policy, Bounded(), learn=False)
+    assert any(f"{allowance(found['Bounded'].diagnostics.bias_bound)}." in doubt for doubt in found.doubts())
+    for page in ("docs/guide/intervals.md", "docs/cael.md", "src/cael/inference/estimate.py"):
+        assert ASSUMPTION in " ".join((ROOT / page).read_text("utf-8").split()).replace(", and assumes", "; it assumes")

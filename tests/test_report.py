@@ -70,7 +70,7 @@ def test_the_page_is_well_formed_and_asks_for_nothing():
     assert not re.search(r"https?://|//[a-z]|@import|url\((?!#)", page)
     assert "<script" not in page
     text = " ".join(found.text)
-    assert "Verdict: caution" in text  # the bias may be larger than the noise
+    assert f"Verdict: {evaluation().verdict.level}" in text
     assert evaluation().fingerprint in text
     for each in evaluation():
         assert each.estimator in text
@@ -171,7 +171,9 @@ def test_calibration_can_only_make_the_verdict_worse():
     assert mean.verdict.level != "refuse" or "refuse" in cael.report.render(mean)
     assert "Verdict: refuse" in cael.report.render(mean, calibration=bad)
     good = cael.calibrate(LOG, WORLD.target, repeats=5, seed=1)
-    assert "Verdict: caution" in cael.report.render(evaluation(), calibration=good)
+    careful = cael.evaluate(LOG, WORLD.target, learn=False, thresholds=cael.Thresholds(effective_rows=(1e6, 0)))
+    assert careful.verdict.level == "caution"
+    assert "Verdict: caution" in cael.report.render(careful, calibration=good)
     plain = cael.evaluate(LOG, WORLD.target, learn=False)
     assert "Verdict: ok" in cael.report.render(plain, calibration=good)
 

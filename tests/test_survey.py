@@ -14,10 +14,12 @@ from cael.judging.survey import (
     action_matters,
     count_p_values,
     depends_on_action,
+    depends_on_contexts,
     drift_of,
     evenly,
     holm,
     inverse_means,
+    permuted,
     time_blocks,
 )
 
@@ -112,29 +114,108 @@ def test_time_blocks_follow_the_timestamps():
     assert time_blocks(log, 3).tolist() == [2, 2, 1, 1, 0, 0]
 
 
-def test_drift_sees_a_trend_and_keeps_its_level():
+NOISES = {
+    "normal": lambda rng, n: rng.normal(size=n),
+    "rare": lambda rng, n: (rng.random(n) < 0.01).astype(float),
+    "heavy": lambda rng, n: rng.standard_t(2, n),
+    "revenue": lambda rng, n: (rng.random(n) < 0.05) * np.exp(1.5 * rng.normal(size=n)),
+}
+
+
+def no_more_than(p, level):
+    """Whether p-values reject as often as their level says, within four Monte Carlo errors."""
+    return (np.array(p) <= level).mean() < level + 4 * np.sqrt(level * (1 - level) / len(p))
+
+
+def drift(values):
+    """Of 1000 values in 200 stretches and ten blocks."""
+    return drift_of(np.full(200, 5.0), values.reshape(200, 5).mean(axis=1), np.arange(200) // 20)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_drift_keeps_its_level_whatever_the_tails(noise):
     rng = np.random.default_rng(0)
+    p = [drift(NOISES[noise](rng, 1000))[1] for _ in range(300)]
+    assert no_more_than(p, 0.05)
+    assert no_more_than(p, 0.005)
 
-    def drift(values):
-        blocks = values.reshape(10, 100)
-        return drift_of(np.full(10, 100.0), blocks.mean(axis=1), blocks.var(axis=1, ddof=1) / 100)
 
-    p = np.array([drift(rng.exponential(size=1000))[1] for _ in range(1000)])
-    assert abs((p < 0.05).mean() - 0.05) < 4 * np.sqrt(0.05 * 0.95 / 1000)
-    change, found = drift(rng.normal(size=1000) + np.linspace(0, 0.6, 1000))
-    assert found < 1e-3
+def test_drift_sees_a_trend_and_a_stretch_that_is_off():
+    rng = np.random.default_rng(0)
+    change, p = drift(rng.normal(size=1000) + np.linspace(0, 0.6, 1000))
+    assert p < 1e-3
     assert 0 < change < 0.6
+    off = rng.normal(size=1000)
+    off[400:500] += 1
+    assert drift(off)[1] < 0.01
+    assert drift_of(np.full(200, 5.0), off.reshape(200, 5).mean(axis=1), np.arange(200) // 20, factor=100.0)[1] > 0.01
 
 
-def test_rewards_that_do_not_depend_on_actions():
+def test_a_p_value_is_the_rank_of_the_first():
+    rng = np.random.default_rng(0)
+    draws = rng.normal(size=(200, 3))
+    scaled = ((draws - draws.mean(axis=0)) / draws.std(axis=0)).max(axis=1)
+    assert permuted(draws) == pytest.approx((scaled >= scaled[0]).mean())
+    assert permuted(np.ones((200, 3))) == 1.0  # nothing varies
+    draws[0, 1] = 50.0
+    assert 0 < permuted(draws) < 1e-4 < 1 / 200
+
+
+def shuffled_log(rng, noise, n=2000, k=10):
+    """Rewards that depend on the contexts and not on the actions."""
+    x = rng.normal(size=(n, 3))
+    rewards = NOISES[noise](rng, n) * np.exp(0.5 * x[:, 0])
+    return cael.LoggedData(x, rng.integers(0, k, n), rewards, np.full(n, 1 / k), n_actions=k)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_rewards_that_do_not_depend_on_actions_are_said_to_at_the_level(noise):
+    rng = np.random.default_rng(1)
+    p = []
+    for _ in range(150):
+        log = shuffled_log(rng, noise)
+        p.append(depends_on_action(log.rewards, log))
+    assert no_more_than(p, 0.05)
+
+
+def test_z_of_each_action_alone_would_not_keep_the_level():
+    """The negative control: self-normalised sums reject nearly every log of rare rewards."""
+    rng, rejected = np.random.default_rng(1), []
+    for _ in range(50):
+        r, a = NOISES["rare"](rng, 2000), rng.integers(0, 10, 2000)
+        sums, squares = (np.bincount(a, weights=(r - r.mean()) ** power, minlength=10) for power in (1, 2))
+        rejected.append(stats.chi2.sf((sums**2 / squares).sum(), 10) <= 0.05)
+    assert np.mean(rejected) > 0.3
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_rewards_that_depend_on_actions_are_seen_whatever_their_noise(noise):
+    rng = np.random.default_rng(2)
+    log = shuffled_log(rng, noise, k=4)
+    better = np.where((log.actions == 0) & (rng.random(2000) < 0.3), np.abs(log.rewards) + 1, log.rewards)
+    assert depends_on_action(better, log) < 1e-3
+    only = better * np.sign(log.contexts[:, 1]) if noise == "normal" else better  # the effect has another sign
+    assert depends_on_action(only, log) < 1e-3
+
+
+def test_rewards_need_rows_and_actions():
     log = cael.worlds.PaperWorld(n_actions=10).sample(2000, seed=3)
     assert depends_on_action(log.rewards, log) < 1e-6
-    rng = np.random.default_rng(0)
-    p = np.array([depends_on_action(rng.exponential(size=2000), log) for _ in range(300)])
-    assert (p < 0.05).mean() < 0.05 + 4 * np.sqrt(0.05 * 0.95 / 300)
-    only = cael.LoggedData(None, log.actions, log.actions + rng.normal(size=2000), log.propensities)
-    assert depends_on_action(only.rewards, only) < 1e-6
+    bare = cael.LoggedData(None, log.actions, log.actions % 2 + 0.0, log.propensities)
+    assert depends_on_action(bare.rewards, bare) < 1e-6
     assert depends_on_action(log.rewards, log.take(np.arange(100))) is None
+    single = cael.LoggedData(None, np.zeros(1000, int), np.arange(1000.0), np.full(1000, 0.5), n_actions=2)
+    assert depends_on_action(single.rewards, single) is None
+    exact = cael.LoggedData(log.contexts, log.actions, log.contexts[:, 0] + 1, log.propensities)
+    assert depends_on_action(exact.rewards, exact) == 1.0  # contexts explain all
+
+
+def test_dependence_on_contexts_is_seen_in_means_and_in_squares():
+    rng = np.random.default_rng(0)
+    log = shuffled_log(rng, "normal")
+    assert depends_on_contexts(log.contexts[:, 1] ** 2 + rng.normal(size=2000), log) < 1e-6
+    assert no_more_than([depends_on_contexts(NOISES["revenue"](rng, 2000), log) for _ in range(200)], 0.05)
+    assert depends_on_contexts(log.rewards, cael.LoggedData(None, log.actions, log.rewards, log.propensities)) == 1.0
 
 
 def test_some_rows_stand_for_many():

@@ -15,8 +15,8 @@ import cael
 from cael import InputError, Thresholds
 from cael.cli import main
 from cael.engine.asking import as_engine_log, ask
-from cael.experiments import verdicts as experiment
-from cael.inference.diagnostics import Diagnostics, TrainingFacts, doubts, in_words
+from cael.experiments import broken as experiment
+from cael.inference.diagnostics import Diagnostics, EmbeddingFacts, TrainingFacts, doubts, in_words
 from cael.inference.estimate import reworded
 from cael.judging.judge import judge
 from cael.results.calibration import Calibration, CalibrationRow
@@ -77,6 +77,40 @@ def with_bias(bias):
     bounded = dataclasses.replace(estimate, diagnostics=dataclasses.replace(estimate.diagnostics, bias_bound=0.1))
     found = judge(answer, 0, [bounded], "SNDR", thresholds=Thresholds(bias=bias))
     return status(found.checks, "bias")
+
+
+def judged_as(name, headline, diagnostics, **limits):
+    """What a check says of an estimate with other diagnostics."""
+    answer = ask(as_engine_log(LOG), {"": WORLD.target}, [cael.SNDR(), cael.DM()], asked=("SNDR", "DM"))
+    estimate = answer.of(headline, 0)
+    changed = dataclasses.replace(estimate, diagnostics=dataclasses.replace(estimate.diagnostics, **diagnostics))
+    return status(judge(answer, 0, [changed], headline, thresholds=Thresholds(**limits)).checks, name)
+
+
+def plain_skewness(skewness):
+    return judged_as("skewness", "SNDR", {"stderr_floor": None}, skewness=skewness)
+
+
+def smoothed(name, **limits):
+    facts = EmbeddingFacts(1.0, 1.0, 0.0, 0.5, 0.5, 1, 1.0, 0.0, (), 0.0, 0.0, 0.1, 1000, None)
+    return judged_as(name, "SNDR", {"embedding": facts}, **limits)
+
+
+def without_effects(kind):
+    """Rewards depend on the contexts alone; the logging policy is uniform, or looks at the contexts."""
+    world = cael.worlds.PaperWorld(n_actions=10, gamma=0.3 if kind == "softmax" else 0.0)
+    log = world.sample(3000, seed=0)
+    rewards = log.contexts[:, 0] + np.random.default_rng(1).normal(size=3000)
+    return cael.LoggedData(log.contexts, log.actions, rewards, logging=log.logging)
+
+
+def clicks():
+    rng = np.random.default_rng(0)
+    return cael.LoggedData(None, rng.integers(0, 2, 1000), rng.random(1000) < 0.1, logging=[0.5, 0.5])
+
+
+def heavy():
+    return rebuilt(propensities=np.random.default_rng(0).random(3000))
 
 
 def missing_action():
@@ -144,11 +178,15 @@ def windows(**limits):
 
 PAIRS = {
     "largest_share": judged("largest_share"),
-    "skewness": judged("skewness"),
-    "tail_index": judged("tail_index", HARD_LOG, HARD.target),
+    "skewness": lambda skewness: plain_skewness(skewness),
+    "steadied_skewness": judged("skewness"),
+    "reward_tail": judged("reward_tail", rebuilt(rewards=np.random.default_rng(0).pareto(3.0, 3000))),
+    "hidden_weight": judged("tail_index", HARD_LOG, HARD.target),
+    "tail_index": judged("tail_index", heavy(), cael.Uniform(10)),
     "mean_weight_z": judged("mean_weight"),
     "unsupported_mass": judged("support", missing_action(), [0.49, 0.49, 0.02]),
-    "disagreement": judged("disagreement"),
+    "disagreement": judged("disagreement", disagreement_gap=(0.0, 0.0)),
+    "disagreement_gap": judged("disagreement", disagreement=(0.0, 0.0)),
     "bias": lambda bias: with_bias(bias),
     "misplaced": judged("frequencies", broken("propensities of another version, whole policy")),
     "surprise": judged("surprise", broken("actions shuffled, logging policy known")),
@@ -162,6 +200,11 @@ PAIRS = {
     "certain": audited("support", certain_rows()),
     "coverage": lambda coverage: calibrated(coverage),
 }
+LESS = {
+    "successes": judged("successes", clicks(), [0.5, 0.5]),
+    "smoothed_rows": lambda **limits: smoothed("effective_rows", **limits),
+    "unsmoothed_rows": lambda **limits: smoothed("unsmoothed_rows", **limits),
+}
 SINGLE = {
     "effective_share": (says("effective sample size", weights()), 0.1, 0.9),
     "mean_weight_gap": (says("far from 1", trained()), 0.2, 0.05),
@@ -173,6 +216,8 @@ SINGLE = {
     "drift_p_value": (judged("drift", drift=(0.0, INF)), 1e-9, 0.999999),
     "column_p_value": (judged("propensity_column", rebuilt()), 1e-300, 0.01),
     "effect_p_value": (judged("action_effect", LOG.take(np.arange(600))), 1e-300, 0.05),
+    "effect_half_width": (judged("action_effect", without_effects("uniform")), 0.14, 0.001),
+    "vouched_z": (judged("action_effect", without_effects("softmax")), 6.0, 1e9),
     "related_rows": (lambda **limits: related("action_effect", **limits), 500.0, 1e9),
     "related_count": (lambda **limits: related("action_effect", **limits), 20.0, 1e9),
     "related_spread": (lambda **limits: related("propensity_column", **limits), 0.05, 1e9),
@@ -183,13 +228,19 @@ SINGLE = {
 
 
 def test_every_threshold_is_covered():
-    assert {"effective_rows", *PAIRS, *SINGLE} == {each.name for each in dataclasses.fields(Thresholds)}
+    assert {"effective_rows", *LESS, *PAIRS, *SINGLE} == {each.name for each in dataclasses.fields(Thresholds)}
 
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_pair_decides_between_pass_warning_and_failure(name):
     observe = PAIRS[name]
     assert [observe(**{name: pair}) for pair in ((INF, INF), (0.0, INF), (0.0, 0.0))] == ["pass", "warn", "fail"]
+
+
+@pytest.mark.parametrize("name", LESS)
+def test_of_some_numbers_less_is_worse(name):
+    observe = LESS[name]
+    assert [observe(**{name: pair}) for pair in ((0.0, 0.0), (INF, 0.0), (INF, INF))] == ["pass", "warn", "fail"]
 
 
 @pytest.mark.parametrize("name", SINGLE)
@@ -340,7 +391,7 @@ def test_the_command_takes_thresholds(capsys, file, tmp_path):
     assert run(capsys, "audit", file, "--threshold", "few-rows=1000", "--threshold", "thin_support=0,0")[0] == 3
     code, _, err = run(capsys, "audit", file, "--threshold", "few=1")
     assert code == 1
-    assert "there is no threshold 'few'; there are: effective_rows, effective_share," in err
+    assert "there is no threshold 'few'; there are: effective_rows, smoothed_rows," in err
     code, _, err = run(capsys, "plan", file, "--threshold", "drift")
     assert code == 1
     assert "NAME=CAUTION,REFUSE" in err

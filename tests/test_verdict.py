@@ -15,8 +15,7 @@ from rich.console import Console
 import cael
 from cael import Check, InputError, Thresholds
 from cael.engine.asking import as_engine_log, ask
-from cael.experiments import verdicts as experiment
-from cael.experiments.broken import ClickWorld
+from cael.experiments import broken as experiment
 from cael.judging.judge import judge
 from cael.judging.verdict import verdict_of, worst
 
@@ -82,6 +81,7 @@ def test_shuffled_actions_are_seen_even_under_a_uniform_logging_policy():
     world = cael.worlds.PaperWorld(n_actions=10)
     log = world.sample(2000, seed=2)
     assert cael.evaluate(log, world.target, learn=False).verdict.level == "ok"
+    assert check(cael.evaluate(log, world.target, learn=False), "action_effect").value < 0.01
     order = np.random.default_rng(0).permutation(2000)
     moved = cael.LoggedData(log.contexts, log.actions[order], log.rewards, logging=log.logging)
     found = cael.evaluate(moved, world.target)
@@ -89,14 +89,73 @@ def test_shuffled_actions_are_seen_even_under_a_uniform_logging_policy():
     assert check(found, "action_effect").status == "warn"
 
 
+def without_effects(gamma, order=slice(None)):
+    """A log whose rewards depend on the contexts alone."""
+    world = cael.worlds.PaperWorld(n_actions=10, gamma=gamma)
+    log = world.sample(3000, seed=0)
+    rewards = log.contexts[:, 0] + np.random.default_rng(1).normal(size=3000)
+    logging = np.concatenate([log.logging.probabilities(batch) for batch in log.batches(width=10)])
+    return cael.LoggedData(log.contexts, log.actions[order], rewards, logging=logging), world.target
+
+
+def test_a_policy_that_looks_at_contexts_vouches_for_a_log_without_effects():
+    """Nothing to fear from mixed-up columns: shuffled actions would be seen by the check of the surprise."""
+    log, target = without_effects(0.3)
+    found = cael.evaluate(log, target, learn=False)
+    assert (found.verdict.level, check(found, "action_effect").status) == ("ok", "pass")
+    assert "a small effect looks like this too" in check(found, "action_effect").sentence
+    shuffled, _ = without_effects(0.3, np.random.default_rng(0).permutation(3000))
+    assert check(cael.evaluate(shuffled, target, learn=False), "surprise").status == "fail"
+
+
+def test_under_a_uniform_policy_nothing_vouches_for_a_log_without_effects():
+    log, target = without_effects(0.0)
+    found = check(cael.evaluate(log, target, learn=False), "action_effect")
+    assert (found.status, "effects are small, or" in found.sentence) == ("warn", True)
+    few = cael.evaluate(log.take(np.arange(600)), target, learn=False)  # too few rows to see a small effect
+    assert check(few, "action_effect").status == "pass"
+    same = cael.evaluate(log, cael.Uniform(10), learn=False)  # no effect could change this answer
+    assert check(same, "action_effect").status == "pass"
+
+
+def test_rewards_without_a_variance_are_a_caution():
+    """The tail index of amounts with P(R > r) = 1 / r^1.5 is 0.67; that of normal noise is below 0."""
+    rng = np.random.default_rng(0)
+    for amounts, status in ((rng.pareto(1.5, 3000), "warn"), (rng.normal(size=3000), "pass")):
+        log = cael.LoggedData(LOG.contexts, LOG.actions, LOG.rewards + amounts, logging=LOG.logging)
+        assert check(cael.evaluate(log, WORLD.target, learn=False), "reward_tail").status == status
+
+
+def test_a_logging_policy_that_learns_is_no_drift_of_the_rewards():
+    """Its rewards rise as it learns. Those for given contexts and actions do not, unless they drift besides."""
+    world, n = cael.worlds.wide()["learning policy"]
+    log = world.sample(n, seed=6301)
+    logged = cael.evaluate(log, world.target, headline="LoggedMean", learn=False)
+    assert check(logged, "drift").status == "warn"
+    assert check(cael.evaluate(log, world.target, learn=False), "drift").status == "pass"
+    rising, _ = experiment.CONDITIONS["rewards that drift"](log, np.random.default_rng(0))
+    found = check(cael.evaluate(rising, world.target, learn=False), "drift")
+    assert found.status == "warn"
+
+
 def test_few_effective_rows_are_refused():
     world = cael.worlds.PaperWorld(n_actions=200, gamma=-0.3)
     log = world.sample(1000, seed=0)
-    assert cael.evaluate(log, world.target).verdict.level == "refuse"
     found = cael.evaluate(log, world.target, learn=False)
     assert found.verdict.level == "refuse"
     assert check(found, "effective_rows").status == "fail"
     assert check(found, "largest_share").status == "fail"
+    assert check(found, "mean_weight").status == check(found, "disagreement").status == "unknown"
+
+
+def test_where_the_model_carries_the_number_the_verdict_says_what_the_log_alone_is_worth():
+    world = cael.worlds.PaperWorld(n_actions=200, gamma=-0.3)
+    found = cael.evaluate(world.sample(1000, seed=0), world.target)
+    alone = check(found, "unsmoothed_rows")
+    assert (found.headline, alone.status) == ("Auto", "warn")
+    assert alone.value < 20 < check(found, "effective_rows").value
+    assert "rests on the reward model" in alone.sentence
+    assert found.verdict.level == "caution"
 
 
 def test_without_propensities_a_number_is_refused(log, policy):
@@ -122,10 +181,10 @@ def test_estimators_that_should_agree_and_do_not():
     assert found.level == "refuse"
 
 
-@pytest.mark.parametrize(("times", "status"), [(0.5, "pass"), (2.0, "warn"), (9.0, "fail")])
-def test_a_bound_on_the_bias_is_measured_against_the_noise(times, status):
+@pytest.mark.parametrize(("times", "status"), [(2.0, "pass"), (4.0, "warn"), (90.0, "warn")])
+def test_a_bound_on_the_bias_is_measured_against_the_noise_and_never_refuses(times, status):
     estimate = ANSWER.of("SNDR", 0)
-    half = estimate.interval(method="normal").width / 2
+    half = estimate.interval().width / 2
     bounded = dataclasses.replace(
         estimate, diagnostics=dataclasses.replace(estimate.diagnostics, bias_bound=times * half)
     )
@@ -152,7 +211,7 @@ def test_thresholds_are_checked_and_can_be_moved():
         Thresholds(drift=(1.0, "x"))
     with pytest.raises(InputError, match="p_value"):
         Thresholds(p_value=2)
-    strict = cael.evaluate(LOG, WORLD.target, thresholds=Thresholds(effective_rows=(10_000, 1000)))
+    strict = cael.evaluate(LOG, WORLD.target, thresholds=Thresholds(effective_rows=(10_000, 1000)), learn=False)
     assert strict.verdict.level == "refuse"
     compared = cael.compare(LOG, {"a": WORLD.target}, thresholds=Thresholds(effective_rows=(10_000, 1000)), learn=False)
     assert compared.verdict.level == "refuse"
@@ -219,68 +278,3 @@ def test_overlap_adds_up():
     assert sum(each.target for each in found.actions) == pytest.approx(1)
     some_zero = cael.evaluate(LOG, cael.EpsilonGreedy(WORLD.q, 0.0), learn=False).overlap
     assert sum(some_zero.counts) + round(some_zero.zero_share * len(LOG)) == len(LOG)
-
-
-def test_the_experiment_counts_every_trial(tmp_path):
-    trials = [experiment.trial("w", WORLD, 500, "rewards that drift", seed) for seed in range(3)]
-    cell = experiment.cell(trials)
-    assert cell.ok + cell.caution + cell.refuse + cell.errors == 3
-    (tmp_path / "verdicts.json").write_text(json.dumps([dataclasses.asdict(cell)]))
-    experiment.main(["page", "--out", str(tmp_path)])
-    assert "rewards that drift" in (tmp_path / "verdicts.inc").read_text()
-    assert "| w | 500 |" in (tmp_path / "verdicts_worlds.inc").read_text()
-    assert "Not measured with Auto yet" in (tmp_path / "verdicts_learned.inc").read_text()
-
-
-@pytest.fixture
-def small(monkeypatch):
-    """An experiment of one small world under two conditions."""
-    monkeypatch.setattr(experiment, "worlds", lambda: {"w": (WORLD, 300), "slow": (WORLD, 300)})
-    monkeypatch.setattr(experiment, "SLOW_TO_TRAIN", ("slow",))
-    known = ("sound, logging policy known", "sound, propensities only")
-    monkeypatch.setattr(experiment, "CONDITIONS", {name: experiment.CONDITIONS[name] for name in known})
-
-
-def test_the_experiment_goes_on_where_it_was_stopped(small, tmp_path):
-    rows, whole = tmp_path / "rows.jsonl", tmp_path / "whole.jsonl"
-    first = experiment.run(tmp_path / "a.json", rows, 2)
-    kept = rows.read_text().splitlines()
-    assert len(kept) == 2 * 2 * 2
-    rows.write_text("\n".join(kept[:3]) + "\n" + kept[3][:20])  # a kill in the middle of a line
-    assert experiment.run(tmp_path / "b.json", rows, 2) == first
-    assert rows.read_text().splitlines()[:3] == kept[:3]  # nothing is run twice
-    assert experiment.run(tmp_path / "c.json", rows, 3) == experiment.run(tmp_path / "d.json", whole, 3)
-    with pytest.raises(SystemExit, match="holds trials with learn=False"):
-        experiment.run(tmp_path / "e.json", rows, 2, learn=True)
-
-
-def test_with_learning_the_headline_is_auto_and_slow_worlds_are_left_out_by_name(small, tmp_path, monkeypatch):
-    asked = []
-    evaluate = cael.evaluate
-    monkeypatch.setattr(cael, "evaluate", lambda *given, learn: asked.append(learn) or evaluate(*given, learn=False))
-    told = ["run", "--out", str(tmp_path / "verdicts_learned.json"), "--rows", str(tmp_path / "r.jsonl")]
-    experiment.main([*told, "--trials", "2", "--learn"])
-    assert asked == [True] * 4
-    (tmp_path / "verdicts.json").write_text("[]")
-    experiment.main(["page", "--out", str(tmp_path)])
-    page = (tmp_path / "verdicts_learned.inc").read_text()
-    assert "Worlds: w." in page
-    assert "| sound, logging policy known | Auto | 2 |" in page
-
-
-@pytest.mark.slow
-def test_two_trials_with_auto(tmp_path):
-    told = ["run", "--out", str(tmp_path / "v.json"), "--rows", str(tmp_path / "r.jsonl"), "--only", "digits"]
-    experiment.main([*told, "--trials", "2", "--learn"])
-    found = json.loads((tmp_path / "v.json").read_text())
-    assert {each["trials"] for each in found} == {2}
-    assert len(found) == len(experiment.CONDITIONS)
-
-
-def test_the_click_world_knows_its_truth():
-    world = ClickWorld()
-    x = np.random.default_rng(0).normal(size=(200_000, 2))
-    log = cael.LoggedData(x, np.zeros(len(x), int), np.zeros(len(x)), n_actions=10)
-    p = np.concatenate([world.target.probabilities(b) for b in log.batches(width=10)])
-    reward = (p * world.q(x)).sum(axis=1)
-    assert abs(world.value(world.target) - reward.mean()) < 4 * reward.std() / np.sqrt(len(x))

@@ -42,6 +42,13 @@ class SupportError(CaelError, ValueError):
     """The log says nothing about what was asked."""
 
 
+NEED_CLUSTERS = (
+    "a standard error needs at least 2 clusters, and says little with fewer than 10. Give clusters that are "
+    "independent of each other, such as users; or none, where the rows are."
+)
+NEED_ROWS = "a standard error needs at least 2 rows; got 1."
+
+
 def first_bad(bad: ArrayLike, values: ArrayLike, rows: ArrayLike | None = None) -> str:
     """Where the trouble is: 'row 1841 has 0.0 (7 such rows: 1841, 1902, ...)'."""
     import numpy as np  # here, so that the command line's help need not wait for it

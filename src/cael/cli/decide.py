@@ -34,6 +34,7 @@ def evaluate(
     headline: str | None = None,
     level: float = 0.95,
     learn: bool = True,
+    budget: float | None = None,
     windows: int | None = None,
     calibrate: Flag = False,
     gate: Flag = False,
@@ -53,7 +54,9 @@ def evaluate(
     level
         Level of the intervals.
     learn
-        Show Auto, which trains networks (CAEL), first: seconds to minutes. --no-learn leaves it out.
+        Show Auto, which trains networks (CAEL) where that can help, first. --no-learn leaves it out.
+    budget
+        Seconds of training at most; without it training ends when it no longer helps.
     windows
         Also give values for so many stretches of time.
     calibrate
@@ -71,7 +74,7 @@ def evaluate(
     opened = open_large(log, columns, settings, large or Large(), [policy], windows)
     name, spec = named(policy)
     target = opened.policy(spec)
-    answer, asked = asked_about(opened.log, {name: target}, added, None if learn else False, **opened.cuts)
+    answer, asked = asked_about(opened.log, {name: target}, added, None if learn else False, budget, **opened.cuts)
     evaluation = replace(evaluation_of(answer, asked, level, headline, limits), policy=name)
     facts, parts = opened.facts(answer), opened.parts(answer, evaluation.headline, level, settings.seed, limits)
     audit = None if out is None else audited(opened.table, facts, limits)
@@ -119,6 +122,7 @@ def compare(
     estimator: str | None = None,
     level: float = 0.95,
     learn: bool = True,
+    budget: float | None = None,
     gate: Flag = False,
     format: Printed = "table",
     out: Out = None,
@@ -135,7 +139,9 @@ def compare(
     level
         Level of the simultaneous intervals.
     learn
-        Let Auto train networks (CAEL): seconds to minutes. --no-learn leaves it out.
+        Let Auto train networks (CAEL) where that can help. --no-learn leaves it out.
+    budget
+        Seconds of training at most; without it training ends when it no longer helps.
     gate
         Exit with 4 if one of the policies is shown to be worse than the logging policy.
     """
@@ -146,7 +152,7 @@ def compare(
     chosen = None if estimator is None else estimators_of([estimator])[0]
     opened = open_large(log, columns, settings, large or Large(), policy)
     targets = {name: opened.policy(spec) for name, spec in specs_of(policy).items()}
-    answer, used = ask_to_compare(opened.log, targets, chosen, None if learn else False)
+    answer, used = ask_to_compare(opened.log, targets, chosen, None if learn else False, budget)
     comparison, facts = comparison_of(answer, used, level, settings.seed, limits), opened.facts(answer)
     show(comparison, format, kind="comparison", facts=facts)
     if out is not None:

@@ -46,7 +46,7 @@ DEFINITIONS: dict[str, Any] = {
     ),
     "estimate": record(
         estimator=TEXT, value=NUMBER, stderr=NUMBER, interval=ref("interval"),
-        normal_interval={"anyOf": [ref("interval"), {"type": "null"}]}, n=COUNT, fingerprint=TEXT,
+        interval_without_bias={"anyOf": [ref("interval"), {"type": "null"}]}, n=COUNT, fingerprint=TEXT,
         diagnostics=ref("diagnostics"),
     ),
     "reading": record(

@@ -45,7 +45,7 @@ class Simulation:
 
 
 def demo(simulation: Simulation | None = None, *, learn: bool = True, format: Printed = "table") -> None:
-    """Simulate a log from the paper's world, evaluate its target policy with the whole panel, and show the truth.
+    """Simulate a log from the paper's world, evaluate its target policy, and show the truth.
 
     Parameters
     ----------
@@ -53,12 +53,11 @@ def demo(simulation: Simulation | None = None, *, learn: bool = True, format: Pr
         Show Auto, which trains networks (CAEL), first; that takes some seconds. --no-learn leaves it out.
     """
     from cael import evaluate
-    from cael.results.evaluate import panel
 
     simulation = simulation or Simulation()
     world = simulation.world()
     log = world.sample(simulation.rows, simulation.seed)
-    result = evaluate(log, world.target, panel("all"), learn=None if learn else False)
+    result = evaluate(log, world.target, learn=None if learn else False)
     truth = world.value(world.target)
     best = min(result, key=lambda each: abs(each.value - truth))
     show(

@@ -90,6 +90,11 @@ from cael.estimators.doubly_robust import SwitchDR as SwitchDR
 from cael.estimators.doubly_robust import DRos as DRos
 from cael.estimators.doubly_robust import SubGaussianDR as SubGaussianDR
 from cael.estimators.marginal import MIPS as MIPS
+from cael.estimators.marginal_robust import MDR as MDR
+from cael.estimators.offcem import OffCEM as OffCEM
+from cael.estimators.combined import MetaOPE as MetaOPE
+from cael.estimators.combined import OPERA as OPERA
+from cael.estimators.cross_validated import OCV as OCV
 from cael.estimators.selection import SLOPE as SLOPE
 from cael.embedding.auto import Auto as Auto
 from cael.embedding.exact.flagship import CAEL as CAEL

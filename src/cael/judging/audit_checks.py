@@ -270,7 +270,7 @@ def drifts(answer: Answer, blocks: Sequence[Stretch], rows: LoggedData, block: I
     """Whether rewards and actions change over time; neither is wrong, and both are worth knowing. block: of a row."""
     when, change, p = order_of(answer), 0.0, 1.0
     if answer.partial.low < answer.partial.high:
-        change, p = drift(blocks, answer.single(Reward()).coefficients, answer.cluster_effect)
+        change, p = drift(answer, len(blocks), answer.single(Reward()).coefficients)
     reward = Check("reward_drift", "pass", change, f"The mean reward does not change over {when}.")
     if p < limits.p_value:
         message = f"The mean reward changes over {when}: the last fifth of the log is {change:+.3g} from the rest."

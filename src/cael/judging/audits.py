@@ -140,7 +140,7 @@ def _checked(
         C.decile_check(deciles, limits),
         C.surprise_check(answer, limits),
         column(rows, limits, known=whole, so="."),
-        effect(rows, limits, so="do the two columns belong together?"),
+        effect(rows, limits),
         C.period_check(periods, limits),
         *(C.drifts(answer, runs, rows, block, limits) if runs else C.no_drifts(why)),
         C.duplicates(rows, answer.n, limits),

@@ -12,14 +12,17 @@ from cael.errors import InputError
 from cael.inference.diagnostics import worth
 from cael.inference.estimate import Estimate
 from cael.inference.intervals import Interval
+from cael.inference.weights import tail_index
 from cael.judging.survey import Survey, action_matters, depends_on_action, skewness_ratio
 from cael.judging.thresholds import Thresholds
-from cael.judging.verdict import Check
+from cael.judging.verdict import STATUSES, Check
 from cael.log.logged import LoggedData
 
 PREFERRED = ("Auto", "SNDR", "DR", "SNIPS", "BaselineIPS", "IPS", "DM", "LoggedMean")
 CONSISTENT = ("IPS", "SNIPS", "DR", "SNDR")
 BLOCKS = 10
+REACHED = 0.25
+"""Weights of which the largest is so near to a ceiling hide no larger ones that matter."""
 
 
 def choose_headline(estimates: Sequence[Estimate], asked: str | None) -> str:
@@ -56,14 +59,38 @@ def evidence(best: Estimate, *, propensities: bool, estimated: bool = False) -> 
     return Check(name, "fail", None, f"{why}: the number is a model's extrapolation that nothing here can check.")
 
 
-def effective_rows(best: Estimate, limits: Thresholds) -> Check | None:
+def effective_rows(best: Estimate, known: float | None, limits: Thresholds) -> Check | None:
+    """known: n / E W^2 of the weights that were used, where both policies are known; few rows can show more."""
     size, n = best.diagnostics.effective_sample_size, best.n
     if size is None:
         return None
+    size = size if known is None else min(size, known)
     message = worth(size, n)
-    return graded(
-        "effective_rows", size, limits, (f"{message}.", f"{message}: too few for an interval to be relied on.")
-    )
+    sentences = (f"{message}.", f"{message}: too few for an interval to be relied on.")
+    name = "effective_rows" if best.diagnostics.embedding is None else "smoothed_rows"
+    return graded("effective_rows", size, limits, sentences, (name, size))
+
+
+def unsmoothed(best: Estimate, rows: float | None, limits: Thresholds) -> Check | None:
+    """Of an estimator that smooths the weights by a model: what the log alone is worth. rows: n / E w^2."""
+    if rows is None or best.diagnostics.embedding is None:
+        return None
+    worth_of = f"The log alone is worth about {rows:,.0f} rows for this policy (n / E w²)"
+    sentences = (f"{worth_of}.", f"{worth_of}: the rest of the number rests on the reward model.")
+    return graded("unsmoothed_rows", rows, limits, sentences)
+
+
+def successes(best: Estimate, limits: Thresholds) -> Check | None:
+    """Of rewards that take two values: how many of the rarer one are among the rows that carry the weight."""
+    proportion = best.diagnostics.proportion
+    if proportion is None:
+        return None
+    share = min(max(proportion.share, 0.0), 1.0)
+    rows = min(share, 1 - share) * proportion.trials
+    value = proportion.high if share <= 0.5 else proportion.low
+    message = f"The rows that carry the weight hold the reward {value:g} about {rows:.1f} times"
+    doubt = f"{message}: the interval rests on its rate in the other rows."
+    return graded("successes", rows, limits, (f"{message}.", doubt))
 
 
 def largest_row(best: Estimate, limits: Thresholds) -> Check | None:
@@ -72,7 +99,7 @@ def largest_row(best: Estimate, limits: Thresholds) -> Check | None:
         return None
     share = d.max_weight / (d.mean_weight * d.n)
     message = f"The heaviest row carries {share:.1%} of all the weight"
-    return graded("largest_share", share, limits, (f"{message}.", f"{message}: one row could overturn the answer."))
+    return graded("largest_share", share, limits, (f"{message}.", f"{message}: one row can change the answer."))
 
 
 def skewness(best: Estimate, limits: Thresholds) -> Check:
@@ -81,15 +108,35 @@ def skewness(best: Estimate, limits: Thresholds) -> Check:
         f"The rows pull the estimate evenly enough for a normal interval (skewness ratio {ratio:.2f}).",
         f"A few rows decide the estimate (skewness ratio {ratio:.2f}): the interval covers less than it says.",
     )
-    return graded("skewness", ratio, limits, sentences)
+    steadied = best.diagnostics.stderr_floor is not None
+    return graded("skewness", ratio, limits, sentences, ("steadied_skewness" if steadied else "skewness", ratio))
 
 
-def tail(best: Estimate, limits: Thresholds) -> Check | None:
-    k = best.diagnostics.tail_index
-    if best.diagnostics.effective_sample_size is None:
+def reward_tail(log: LoggedData, limits: Thresholds) -> Check:
+    """Whether the log shows the large rewards; a skewness cannot say so, since that of a log without them is small."""
+    with np.errstate(all="ignore"):
+        k = tail_index(np.abs(log.rewards - log.rewards.mean()))
+    if math.isnan(k):
+        return Check("reward_tail", "pass", None, "The rewards have a ceiling and no heavy tail.")
+    sentences = (
+        f"The largest rewards fall off fast enough (tail index {k:.2f}).",
+        f"Some rewards are extreme (tail index {k:.2f}): the interval allows for none that are larger.",
+    )
+    return graded("reward_tail", k, limits, sentences)
+
+
+def tail(best: Estimate, known: float | None, ceiling: float, limits: Thresholds) -> Check | None:
+    """Whether the rows show the large weights. known: n / E W^2 of the weights that were used, where both policies are
+    known; else by the tail of the weights, unless they reach a `ceiling`."""
+    size, largest, k = (
+        getattr(best.diagnostics, name) for name in ("effective_sample_size", "max_weight", "tail_index")
+    )
+    if size is None:
         return None
-    if k is None:
-        return Check("tail_index", "pass", None, "The weights have a ceiling and no heavy tail.")
+    if known is not None:
+        return hidden(size, known, limits)
+    if k is None or largest >= REACHED * ceiling:
+        return Check("tail_index", "pass", k, "The weights have a ceiling and no heavy tail.")
     sentences = (
         f"The largest weights fall off fast enough (tail index {k:.2f}).",
         f"Some weights are extreme (tail index {k:.2f}): rows that would widen the interval may be missing.",
@@ -97,7 +144,19 @@ def tail(best: Estimate, limits: Thresholds) -> Check | None:
     return graded("tail_index", k, limits, sentences)
 
 
-def mean_weight(best: Estimate, limits: Thresholds) -> Check | None:
+def hidden(size: float, known: float, limits: Thresholds) -> Check:
+    """Whether the rows show as large weights as the two policies say that there are."""
+    ratio = size / known if known > 0 else math.inf
+    sentences = (
+        f"The rows show the large weights: their effective sample size is {size:,.0f}, by both policies {known:,.0f}.",
+        f"The effective sample size is {size:,.0f} by the rows and {known:,.0f} by both policies: rows with large "
+        "weights, which would widen the interval, are missing.",
+    )
+    return graded("tail_index", ratio, limits, sentences, ("hidden_weight", ratio))
+
+
+def mean_weight(best: Estimate, limits: Thresholds, *, normal: bool = True) -> Check | None:
+    """normal: whether the weights are such that their mean is nearly normal."""
     d = best.diagnostics
     if d.mean_weight is None:
         return None
@@ -106,11 +165,14 @@ def mean_weight(best: Estimate, limits: Thresholds) -> Check | None:
             return None
         message = f"Every row has the weight {d.mean_weight:.3g}, and weights average 1: the probabilities are wrong."
         return Check("mean_weight", "fail", d.mean_weight, message)
+    if not normal or (d.effective_sample_size or 0.0) < limits.effective_rows[1]:
+        message = "Too few rows carry the weight to test whether the weights average 1."
+        return Check("mean_weight", "unknown", d.mean_weight_z, message)
     z = abs(d.mean_weight_z)
     sentences = (
         f"The weights average what they should, within chance ({z:.1f} standard errors from 1).",
-        f"The weights should average 1 and miss it by {z:.1f} standard errors: the propensities are wrong or rows are "
-        "missing.",
+        f"The weights should average 1 and miss it by {z:.1f} standard errors: the propensities are wrong, rows "
+        "are missing, or this log hardly holds what the new policy plays most.",
     )
     return graded("mean_weight", d.mean_weight_z, limits, sentences, ("mean_weight_z", z))
 
@@ -118,7 +180,8 @@ def mean_weight(best: Estimate, limits: Thresholds) -> Check | None:
 def support(best: Estimate, counts: Survey, limits: Thresholds) -> Check:
     mass, where = best.diagnostics.unsupported_mass, "actions that the old policy never plays"
     if mass is None and counts.target is not None:
-        mass, where = float(counts.target[counts.logged == 0].sum()), "actions without a single row in this log"
+        mass = float(counts.target[counts.logged == 0].sum()) * beyond_chance(counts.logged)
+        where = "actions without a single row in this log"
     if mass is None:
         message = "Whether the new policy plays actions that the old one never does cannot be seen from logged actions."
         return Check("support", "unknown", None, message)
@@ -127,20 +190,45 @@ def support(best: Estimate, counts: Survey, limits: Thresholds) -> Check:
     return graded("support", mass, limits, (f"{message}.", doubt), ("unsupported_mass", mass))
 
 
-def disagreement(best: Estimate, estimates: Sequence[Estimate], limits: Thresholds) -> Check:
-    """The largest paired distance between the headline and the other estimators that are consistent."""
+def beyond_chance(logged: Floats) -> float:
+    """The share of the actions without a row, of counts (k,), that chance does not explain: beyond Chao's estimate from
+    the actions with one row and with two, and three of its standard errors."""
+    none, one, two = (float((logged == rows).sum()) for rows in (0, 1, 2))
+    ratio = one / max(two, 1.0)
+    by_chance = one * ratio / 2
+    error = math.sqrt(max(two, 1.0) * (ratio**4 / 4 + ratio**3 + ratio**2 / 2))
+    return max(none - by_chance - 3 * error, 0.0) / none if none else 0.0
+
+
+def disagreement(best: Estimate, estimates: Sequence[Estimate], rows: float, level: float, limits: Thresholds) -> Check:
+    """The largest paired distance between the headline and the other estimators that are consistent. rows: that the log
+    alone is worth, where it is known; from few rows a standard error says nothing."""
     others = [e for e in estimates if e.estimator in CONSISTENT and e.estimator != best.estimator]
+    others = [e for e in others if min(rows, e.diagnostics.effective_sample_size or 0.0) >= limits.effective_rows[1]]
     if not others or best.diagnostics.effective_sample_size is None:
-        return Check("disagreement", "unknown", None, "There is no second estimator to compare with.")
-    gaps = [best - estimate for estimate in others]
-    distances = [abs(gap.value) / gap.stderr if gap.stderr > 0 else 0.0 for gap in gaps]
-    z, other = max(zip(distances, others, strict=True), key=lambda pair: pair[0])
-    sentences = (
-        f"The estimators agree within chance (at most {z:.1f} standard errors apart).",
-        f"{best.estimator} says {best.value:.4g} and {other.estimator} says {other.value:.4g}, {z:.1f} standard errors "
-        "apart: they should agree.",
+        message = "There is no second estimator with enough effective rows to compare with."
+        return Check("disagreement", "unknown", None, message)
+    interval = best.interval(level)
+    statuses = [apart(best - other, interval, limits) for other in others]
+    (status, z, size), other = max(
+        zip(statuses, others, strict=True), key=lambda pair: (STATUSES.index(pair[0][0]), pair[0][1])
     )
-    return graded("disagreement", z, limits, sentences)
+    message = (
+        f"The estimators agree: the distance of {best.estimator} from each is small, by its error or the interval."
+    )
+    if status != "pass":
+        message = (
+            f"{best.estimator} says {best.value:.4g} and {other.estimator} says {other.value:.4g}, {z:.1f} standard "
+            f"errors and {size:.1f} half-widths of the interval apart: they should agree."
+        )
+    return Check("disagreement", status, z, message)
+
+
+def apart(gap: Estimate, interval: Interval, limits: Thresholds) -> tuple[str, float, float]:
+    """The milder status of two distances, and both: in standard errors, and in half-widths of the interval."""
+    z, size = abs(gap.value) / gap.error if gap.error > 0 else 0.0, in_half_widths(gap.value, interval)
+    by_both = limits.status("disagreement", z), limits.status("disagreement_gap", size)
+    return min(by_both, key=STATUSES.index), z, size
 
 
 DISORDER = "The files are not in the order of time, and a stream is not sorted: changes over time are not seen."
@@ -169,7 +257,7 @@ def surprise(mean: float, p: float, limits: Thresholds) -> Check:
 
 
 def column(
-    log: LoggedData, limits: Thresholds, *, known: bool, so: str = ": one of the two columns may belong to other rows."
+    log: LoggedData, limits: Thresholds, *, known: bool, so: str = ": one of the two columns may come from other rows."
 ) -> Check | None:
     """Where only logged propensities are known: whether they have anything to do with the logged actions."""
     p = None if known else action_matters(log, limits)
@@ -177,24 +265,23 @@ def column(
         return None
     if p <= limits.column_p_value:
         return Check("propensity_column", "pass", p, "The propensities depend on the actions they belong to.")
-    message = f"Given the contexts, the propensities have nothing to do with the actions beside them (p = {p:.2f})"
+    message = f"Given the contexts, the propensities do not depend detectably on the logged actions (p = {p:.2f})"
     return Check("propensity_column", "warn", p, message + so)
 
 
-def effect(
-    log: LoggedData,
-    limits: Thresholds,
-    so: str = "no action is better than another, or the two columns belong to different rows.",
-) -> Check | None:
-    """Whether rewards have anything to do with the actions; if not, the columns may not belong together."""
+def effect(log: LoggedData, limits: Thresholds, half_width: float = 0.0, *, joined: bool = False) -> Check | None:
+    """Whether rewards depend on the actions; if not, the columns may not belong together. half_width: of the interval
+    that decisions rest on, as `Thresholds.effect_half_width` has it. joined: other checks show that they do."""
     p = depends_on_action(log.rewards, log, limits)
     if p is None:
         return None
     if p <= limits.effect_p_value:
         return Check("action_effect", "pass", p, "The rewards depend on the actions.")
-    return Check(
-        "action_effect", "warn", p, f"The rewards show no sign of depending on the actions (p = {p:.2f}): {so}"
-    )
+    message = f"The rewards do not depend detectably on the actions (p = {p:.2f})"
+    if joined or half_width > limits.effect_half_width:
+        return Check("action_effect", "pass", p, f"{message}; a small effect looks like this too.")
+    doubt = f"{message}: effects are small, or the two columns come from different rows."
+    return Check("action_effect", "warn", p, doubt)
 
 
 def drifted(
@@ -202,7 +289,7 @@ def drifted(
 ) -> Check:
     """The check from (what, change in the last fifth, p-value) of all that was looked at."""
     what, change, p = min(changes, key=lambda triple: triple[2])
-    size = in_half_widths(change, best.interval(level, "normal"))
+    size = in_half_widths(change, best.interval(level))
     sentences = (
         f"No change over {name} that the interval does not allow for.",
         f"The {what} changed by {change:+.3g} in the last fifth of the log, {size:.1f} times the interval's half-width"
@@ -214,14 +301,14 @@ def drifted(
 
 
 def bias(best: Estimate, level: float, limits: Thresholds) -> Check | None:
-    """The bound on the bias, where the estimator knows one, against the noise."""
+    """The bias that the interval allows for, against the noise that it counts."""
     bound = best.diagnostics.bias_bound
     if bound is None:
         return None
-    interval = best.interval(level, "normal")
-    message = f"The bias is at most {bound:.3g}, against a half-width of {interval.width / 2:.3g}"
-    doubt = f"{message}: it can be larger than the noise."
-    return graded("bias", bound, limits, (f"{message}.", doubt), ("bias", in_half_widths(bound, interval)))
+    noise = best.interval(level, "normal" if best.diagnostics.stderr_floor is None else "steadied")
+    message = f"The interval allows for a bias of up to {bound:.3g} beside noise of ±{noise.width / 2:.3g}"
+    doubt = f"{message}: more rows of this kind would hardly narrow it."
+    return graded("bias", bound, limits, (f"{message}.", doubt), ("bias", in_half_widths(bound, noise)))
 
 
 def in_half_widths(change: float, interval: Interval) -> float:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 
-from cael.common.types import Array, Floats
+from cael.common.types import Array, Floats, Ints
 from cael.engine.answer import Answer
-from cael.engine.columns import Reward, Surprise
+from cael.engine.columns import Column, Residual, Reward, SecondMoment, Surprise, Weight
 from cael.engine.moments import Combination
 from cael.engine.partial import Stretch
 from cael.engine.sample import sampled
@@ -31,18 +32,33 @@ from cael.judging.checks import (
     frequencies,
     largest_row,
     mean_weight,
+    reward_tail,
     skewness,
+    successes,
     support,
     surprise,
     tail,
+    unsmoothed,
 )
-from cael.judging.survey import Survey, count_p_values, drift_of, further, holm, inverse_means, two_sided
+from cael.judging.survey import (
+    Survey,
+    count_p_values,
+    depends_on_contexts,
+    drift_of,
+    further,
+    holm,
+    inverse_means,
+    two_sided,
+)
 from cael.judging.thresholds import DEFAULT, Thresholds
 from cael.judging.verdict import Check, Verdict, verdict_of
 from cael.log.held import Held
+from cael.log.logged import LoggedData
 
 ROUNDING = 1e-14
 """A standard error that is smaller, as a share of the mean, is rounding of a column without spread."""
+FLOOR, SAME_FLOOR = 5, 1.05
+"""So many rows with nearly the smallest propensity, within this factor, are a floor and no tail."""
 
 
 def judge(
@@ -58,23 +74,80 @@ def judge(
     best = next(estimate for estimate in estimates if estimate.estimator == headline)
     counts, likely = survey_of(answer, target), likeliness(answer)
     rows = answer.log.log if isinstance(answer.log, Held) else sampled(answer.log)  # for checks of single rows
+    second = answer.second_moment(target) if SecondMoment(target) in answer.index else None
+    rows_alone = answer.n / second if second else None
+    known = None if second is None else known_rows(answer, target, best, second)
+    tails = tail(best, known, ceiling_of(rows), limits)
+    normal = tails is None or tails.status == "pass"
     checks = [
         evidence(best, propensities=answer.log.has_propensities, estimated=answer.log.estimates_logging),
-        effective_rows(best, limits),
+        effective_rows(best, known, limits),
+        unsmoothed(best, rows_alone, limits),
+        successes(best, limits),
         largest_row(best, limits),
         skewness(best, limits),
-        tail(best, limits),
-        mean_weight(best, limits),
+        None if rows is None else reward_tail(rows, limits),
+        tails,
+        mean_weight(best, limits, normal=normal),
         support(best, counts, limits),
-        disagreement(best, estimates, limits),
+        disagreement(best, estimates, (rows_alone or math.inf) if normal else 0.0, level, limits),
         frequencies_of(answer, counts, limits),
         None if likely is None else surprise(*likely, limits),
-        None if rows is None else column(rows, limits, known=counts.expected is not None),
-        None if rows is None else effect(rows, limits),
+        *related(answer, target, best, rows, level, limits),
         drifting(answer, best, level, limits),
         bias(best, level, limits),
     ]
     return verdict_of(headline, [check for check in checks if check is not None], limits)
+
+
+def known_rows(answer: Answer, target: int, best: Estimate, second: float) -> float | None:
+    """n / E W^2 of the weights that were used, by both policies; None where it is not known. second: of w = pi / mu."""
+    d = best.diagnostics
+    if d.embedding is not None and d.pooled is not None:
+        return best.n / d.pooled.second
+    plain = answer.effective_size(Weight(target))
+    return best.n / second if second > 0 and d.effective_sample_size in (plain, None) else None
+
+
+def ceiling_of(log: LoggedData | None) -> float:
+    """1 / the smallest logged propensity where several rows have it, as under an epsilon-greedy policy: no weight can
+    be larger. Infinity where there is no such floor."""
+    if log is None or log.propensities is None or len(log) < FLOOR:
+        return math.inf
+    low = np.partition(log.propensities, FLOOR - 1)[:FLOOR]
+    return 1 / float(low.min()) if low.max() <= SAME_FLOOR * low.min() else math.inf
+
+
+def related(
+    answer: Answer, target: int, best: Estimate, rows: LoggedData | None, level: float, limits: Thresholds
+) -> list[Check | None]:
+    """Whether propensities, and rewards, depend on the actions beside them."""
+    if rows is None:
+        return []
+    matched = column(rows, limits, known=answer.log.logging is not None)
+    half_width, vouched = half_width_of(answer, target, best, level), joined(answer, rows, matched, limits)
+    return [matched, effect(rows, limits, half_width, joined=vouched)]
+
+
+def joined(answer: Answer, rows: LoggedData, matched: Check | None, limits: Thresholds) -> bool:
+    """Whether contexts vouch that actions and rewards belong to the same rows: rewards depend on them, and so do the
+    actions, or else the check of the surprise or of the propensities would have said so."""
+    if answer.log.logging is None:
+        actions = matched is not None and matched.status == "pass"
+    else:
+        # Shuffled, log mu / popularity would be lower by twice the divergence of the two, which is about its variance.
+        apart = answer.variance(Surprise(relative=True))
+        actions = apart > limits.surprise[0] and math.sqrt(apart * answer.n) > limits.vouched_z
+    return actions and depends_on_contexts(rows.rewards, rows) <= limits.column_p_value
+
+
+def half_width_of(answer: Answer, target: int, best: Estimate, level: float) -> float:
+    """Half the width of the interval, in standard deviations of the reward, and of the weights where that is below 1: a
+    policy that hardly differs from the logging policy has nearly its value, whatever the actions do."""
+    weighted = Weight(target) in answer.index
+    differs = math.sqrt(max(answer.second_moment(target) - 1, 0.0)) if weighted else 1.0
+    scale = math.sqrt(answer.variance(Reward())) * min(differs, 1.0)
+    return best.interval(level).width / 2 / scale if scale > 0 else math.inf
 
 
 def survey_of(answer: Answer, target: int | None = None) -> Survey:
@@ -140,11 +213,18 @@ def drifting(answer: Answer, best: Estimate, level: float, limits: Thresholds) -
     """Whether rewards, or the estimate's contributions, change over time by more than the interval allows for."""
     if why := timeless(answer, BLOCKS, limits.drift_rows):
         return Check("drift", "unknown", None, why)
-    blocks, reward = blocks_of(answer, BLOCKS), answer.single(Reward()).coefficients
-    changes = [("logged reward", *drift(blocks, reward, answer.cluster_effect))]
+    column = reward_of(answer, best)
+    name = "logged reward" + ("" if column == Reward() else " for given contexts and actions")
+    changes = [(name, *drift(answer, BLOCKS, answer.single(column).coefficients))]
     if best.estimator != "LoggedMean" and best.sums is not None:
-        changes.append(("new policy's value", *drift(blocks, best.sums.coefficients, answer.cluster_effect)))
+        changes.append(("new policy's value", *drift(answer, BLOCKS, best.sums.coefficients)))
     return drifted(changes, best, level, limits, order_of(answer))
+
+
+def reward_of(answer: Answer, best: Estimate) -> Column:
+    """What is left of the rewards by a model, where there is one: it does not change as the logging policy learns."""
+    left = (column for column in answer.index if isinstance(column, Residual))
+    return Reward() if best.estimator == "LoggedMean" else next(left, Reward())
 
 
 def order_of(answer: Answer) -> str:
@@ -164,19 +244,24 @@ def timeless(answer: Answer, blocks: int, least: float) -> str:
 def blocks_of(answer: Answer, count: int) -> list[Stretch]:
     """So many runs of stretches with the same number of rows, or about the same where these were not counted before."""
     blocks: list[Stretch] = []
-    before, current = 0, -1
-    for stretch in answer.partial.stretches:
-        middle = (before + stretch.moments.n / 2) / answer.n
-        counted = answer.work.rows is not None
-        block = stretch.number * count // STRETCHES if counted else min(count - 1, int(middle * count))
-        blocks = [*blocks[:-1], blocks[-1].merge(stretch)] if block == current else [*blocks, stretch]
-        before, current = before + stretch.moments.n, block
+    numbers = block_numbers(answer, count)
+    for stretch, new in zip(answer.partial.stretches, np.diff(numbers, prepend=-1) > 0, strict=True):
+        blocks = [*blocks, stretch] if new else [*blocks[:-1], blocks[-1].merge(stretch)]
     return blocks
 
 
-def drift(blocks: Sequence[Stretch], coefficients: Floats, factor: float) -> tuple[float, float]:
-    """(last fifth minus the rest, p-value) of a column."""
-    count = np.array([block.moments.n for block in blocks], dtype=np.float64)
-    mean = np.array([float(coefficients @ block.moments.mean) for block in blocks])
-    squares = np.array([float(coefficients @ block.moments.comoment @ coefficients) for block in blocks])
-    return drift_of(count, mean, np.maximum(squares, 0.0) / np.maximum(count - 1, 1) / count * factor)
+def block_numbers(answer: Answer, count: int) -> Ints:
+    """The number (s,) of the block that each stretch is in."""
+    stretches = answer.partial.stretches
+    if answer.work.rows is not None:
+        return np.array([stretch.number for stretch in stretches]) * count // STRETCHES
+    rows = np.array([stretch.moments.n for stretch in stretches])
+    return np.minimum(count - 1, (np.cumsum(rows) - rows / 2) / answer.n * count).astype(np.intp)
+
+
+def drift(answer: Answer, blocks: int, coefficients: Floats) -> tuple[float, float]:
+    """(last fifth minus the rest, p-value) of a column, from so many blocks."""
+    stretches = [stretch.moments for stretch in answer.partial.stretches]
+    count = np.array([moments.n for moments in stretches], dtype=np.float64)
+    mean = np.array([moments.mean for moments in stretches]) @ coefficients
+    return drift_of(count, mean, block_numbers(answer, blocks), answer.cluster_effect)

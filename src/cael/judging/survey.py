@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import final
 
 import numpy as np
@@ -18,6 +19,11 @@ NORMAL_VARIANCE = 25.0
 
 MOST_CONTEXTS, FEWEST = 50, 10
 MOST_ROWS = 200_000
+MOST_CELLS = 100_000
+"""Rows times columns of what is permuted: a thirtieth of a second."""
+SHUFFLED_ROWS, SHUFFLED_STRETCHES = 99, 199
+"""Permutations of rows and of stretches of time: p-values down to 0.01 and 0.005 are exact."""
+ROUNDING = 1e-9
 
 
 @final
@@ -101,24 +107,51 @@ def time_blocks(log: LoggedData, blocks: int) -> Ints:
     return place * blocks // n
 
 
-def drift_of(count: Floats, mean: Floats, variance: Floats) -> tuple[float, float]:
-    """(last fifth minus the rest, p-value) of blocks that follow each other in time: rows, means and variances of the
-    means, (b,) each.
+def permuted(statistics: Floats) -> float:
+    """p-value of the first of B + 1 draws of m statistics, (B + 1, m), that are exchangeable under the null; large is
+    unlikely.
 
-    Two tests, each at half the level: that all blocks have one mean (chi-square), and that they have no trend (normal).
+    Each is centred and scaled over all draws, and the largest of a draw counts: the rank of the first is exact. Beyond
+    all others an exponential tail is fitted to the upper tenth (Knijnenburg et al. 2009).
     """
-    from scipy.special import chdtrc
+    spread = statistics.std(axis=0)
+    varies = spread > ROUNDING * np.abs(statistics).max(axis=0)
+    if not varies.any():
+        return 1.0
+    largest = ((statistics - statistics.mean(axis=0)) / np.where(varies, spread, np.inf)).max(axis=1)
+    first, others = float(largest[0]), np.sort(largest[1:])
+    exceeding = int((others >= first - ROUNDING).sum())
+    if exceeding:
+        return (1 + exceeding) / len(largest)
+    upper = others[-(len(others) // 10) :]
+    scale = float((upper - upper[0]).mean())
+    return min(1 / len(largest), 0.1 * math.exp(-(first - float(upper[0])) / scale) if scale > 0 else 0.0)
 
-    if (variance <= 0).all():
-        return 0.0, 1.0 if np.allclose(mean, mean[0]) else 0.0
-    variance = np.maximum(variance, variance[variance > 0].min())
-    centre = float((mean / variance).sum() / (1 / variance).sum())
-    statistic = float(((mean - centre) ** 2 / variance).sum())
-    late = np.arange(len(mean)) >= np.ceil(0.8 * len(mean))
+
+@lru_cache(maxsize=2)
+def orders_of(n: int) -> Ints:
+    """(B + 1, n) random orders of n stretches, after the one that they have."""
+    orders = np.random.default_rng(0).random((SHUFFLED_STRETCHES + 1, n)).argsort(axis=1)
+    orders[0] = np.arange(n)
+    return orders
+
+
+def drift_of(count: Floats, mean: Floats, block: Ints, factor: float = 1.0) -> tuple[float, float]:
+    """(last fifth minus the rest, p-value) of stretches that follow each other in time: rows, means, and the number of
+    the block that each is in, (s,) each. factor: the design effect of clusters.
+
+    Two statistics, of which the larger counts: the spread of the means of blocks, and their trend. The stretches change
+    places at random, which is exact where nothing drifts, whatever the tails of the rewards.
+    """
+    late = block >= min(np.ceil(0.8 * (block[-1] + 1)), block[-1])
     change = float(np.average(mean[late], weights=count[late]) - np.average(mean[~late], weights=count[~late]))
-    time = np.arange(len(mean)) - (np.arange(len(mean)) / variance).sum() / (1 / variance).sum()
-    trend = float((time * mean / variance).sum() / np.sqrt((time**2 / variance).sum()))
-    return change, min(1.0, 2 * min(float(chdtrc(len(mean) - 1, statistic)), two_sided(trend)))
+    order, starts = orders_of(len(mean)), np.flatnonzero(np.diff(block, prepend=-1))
+    rows = np.add.reduceat(count[order], starts, axis=1)
+    away = np.add.reduceat((count * (mean - np.average(mean, weights=count)))[order], starts, axis=1)
+    time = np.arange(len(starts)) - (len(starts) - 1) / 2
+    statistics = np.stack([(away**2 / rows).sum(axis=1), (away @ time) ** 2], axis=1)
+    statistics[0] /= factor
+    return change, permuted(statistics)
 
 
 def evenly(n: int, most: int) -> Ints:
@@ -141,30 +174,63 @@ def action_matters(log: LoggedData, limits: Thresholds = DEFAULT) -> float | Non
 def depends_on_action(values: Floats, log: LoggedData, limits: Thresholds = DEFAULT) -> float | None:
     """p-value that values (n,) do not depend on the action, alone or together with a context, given the contexts.
 
-    Score statistics over actions and contexts: the largest, by Bonferroni, or the sum of their squares, by a
-    chi-square, each at half the level. None: too few rows, or rows of an action.
+    What contexts and their squares leave of the values is permuted over the rows. That is exact where the actions were
+    shuffled or drawn without a look at the contexts, whatever the tails of the values. None: too few rows, or rows of
+    an action.
     """
-    from scipy.special import chdtrc
-
-    k = log.n_actions
     if len(log) < limits.related_rows:
         return None
-    rows = evenly(len(log), MOST_ROWS)
-    n, actions, x = len(rows), log.actions[rows], log.contexts[rows, :MOST_CONTEXTS]
-    spread = x.std(axis=0)
-    x = np.column_stack([np.ones(n), (x[:, spread > 0] - x[:, spread > 0].mean(axis=0)) / spread[spread > 0]])
-    rest = values[rows] - x @ np.linalg.lstsq(x, values[rows], rcond=None)[0]
-    count = np.bincount(actions, minlength=k)
-    largest, squares, tests = 0.0, 0.0, 0
-    for column in x.T:
-        score = rest * column
-        total = np.bincount(actions, weights=score, minlength=k)
-        square = np.bincount(actions, weights=score**2, minlength=k)
-        enough = (count >= limits.related_count) & (square > 0)
-        tests += int(enough.sum())
-        z = np.abs(total[enough]) / np.sqrt(square[enough])
-        largest, squares = max(largest, float(z.max(initial=0.0))), squares + float(z @ z)
-    return min(1.0, 2 * min(tests * two_sided(largest), float(chdtrc(tests, squares)))) if tests else None
+    rows = evenly(len(log), MOST_CELLS // (2 + min(log.contexts.shape[1], MOST_CONTEXTS)))
+    rows = rows[np.bincount(log.actions[rows], minlength=log.n_actions)[log.actions[rows]] >= limits.related_count]
+    if len(rows) == 0 or (log.actions[rows] == log.actions[rows[0]]).all():
+        return None
+    rows = rows[np.argsort(log.actions[rows], kind="stable")]
+    starts = np.flatnonzero(np.diff(log.actions[rows], prepend=-1))
+    scores, rng = scores_of(values[rows], log.contexts[rows, :MOST_CONTEXTS]), np.random.default_rng(0)
+    orders = [np.arange(len(rows)), *(rng.permutation(len(rows)) for _ in range(SHUFFLED_ROWS))]
+    return permuted(np.array([between(scores.take(order, axis=1), starts) for order in orders]))
+
+
+def depends_on_contexts(values: Floats, log: LoggedData) -> float:
+    """p-value that values (n,) do not depend on the contexts: the largest correlation of their ranks with a context or
+    its square, by Bonferroni."""
+    rows = evenly(len(log), MOST_CELLS // (1 + MOST_CONTEXTS))
+    x = standardised(log.contexts[rows, :MOST_CONTEXTS])
+    x = standardised(np.column_stack([x, x**2]))
+    z = np.abs(standardised(ranks_of(values[rows])[:, None])[:, 0] @ x) / math.sqrt(len(rows))
+    return min(1.0, len(z) * two_sided(float(z.max()))) if len(z) else 1.0
+
+
+def scores_of(values: Floats, contexts: Floats) -> Floats:
+    """(2 + d, n) of values (n,) and contexts (n, d): what contexts and their squares leave of the values and of their
+    ranks, and the latter times each context; all standardised."""
+    x = standardised(contexts[:, contexts.std(axis=0) > 0])
+    model, both = np.column_stack([np.ones(len(x)), x, x**2]), np.column_stack([values, ranks_of(values)])
+    rest = both - model @ np.linalg.lstsq(model, both, rcond=None)[0]
+    rest[:, np.abs(rest).max(axis=0) <= ROUNDING * np.abs(both).max(axis=0)] = 0.0
+    return np.ascontiguousarray(standardised(np.column_stack([rest, rest[:, 1:] * x])).T)
+
+
+def standardised(columns: Floats) -> Floats:
+    """Columns (n, d) with mean 0 and variance 1; 0 of one that does not vary."""
+    spread = columns.std(axis=0)
+    scaled: Floats = (columns - columns.mean(axis=0)) / np.where(spread > 0, spread, np.inf)
+    return scaled
+
+
+def ranks_of(values: Floats) -> Floats:
+    """The ranks (n,) of values (n,); equal ones share the mean of theirs."""
+    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+    shared: Floats = (np.cumsum(count) - count / 2)[place]
+    return shared
+
+
+def between(scores: Floats, starts: Ints) -> Floats:
+    """(4,) how far the groups of rows that begin at `starts` are from the mean of all, of scores (2 + d, n): of the
+    first two, of the furthest group in the first, and of all others together."""
+    squares = np.add.reduceat(scores, starts, axis=1) ** 2 / np.diff(starts, append=scores.shape[1])
+    sums = squares.sum(axis=1)
+    return np.array([*sums[:2], squares[0].max(), sums[2:].sum()])
 
 
 def action_drift(actions: Ints, block: Ints, k: int) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from cael.errors import InputError
 
 Limit: TypeAlias = float | tuple[float, float]
 
-LESS_IS_WORSE = ("effective_rows",)
+LESS_IS_WORSE = ("effective_rows", "smoothed_rows", "unsmoothed_rows", "successes")
 
 
 def _plain(value: float) -> float | None:
@@ -50,14 +50,28 @@ class Thresholds:
     effective_rows: effective sample size of the weighted rows. Below the first, a normal interval of skewed
         contributions is known to cover too little; below the second there is no sample to speak of: figures draw it
         grey, and a plan states no cost of exploration.
+    smoothed_rows: the same of an estimator that smooths the weights by a model. Its interval takes their second moment
+        from the policies and allows for the model's bias: it covered in 37 of 37 logs where n / E w^2 is below 10.
+    unsmoothed_rows: n / E w^2 of the log alone, for an estimator that smooths the weights by a model. Below 100 more
+        than the rows of the log, the model, decides. It never refuses: the interval allows for the model's bias.
     effective_share: the same as a share of the rows, for warnings only. Below one percent nearly all the data were
         thrown away, and another estimator would use more of them.
     largest_share: share of all the weight on one row. What one row can overturn is no average.
     skewness: |skewness of the contributions| / sqrt(rows). By the Edgeworth expansion one side of a 95% interval errs
         by about 0.085 times it: 0.25 costs two points of coverage, 1 costs eight. An audit warns at the first, for the
         rewards alone.
+    hidden_weight: n / E w^2 as the rows show it over what it is, where both policies are known. At 2 an interval from
+        the rows alone is too narrow by a factor of 1.4, at 5 by 2.2.
+    successes: of rewards that take two values, the rarer one among the rows that carry the weight. With fewer than 5
+        any interval rests on the assumption that the rate elsewhere in the log says something about these rows. It
+        never refuses: the interval has the shape of a binomial's.
+    steadied_skewness: the same where the interval has a raised standard error. Between 0.25 and 1 such intervals missed
+        in 5 of 210 simulated logs.
+    reward_tail: Pareto k of the rewards that are furthest from their mean. Above 0.5 they have no variance, and the
+        largest rewards, which decide, are not in every log; from 1 on they have no mean, and 1.2 is that beyond doubt.
     tail_index: Pareto k of the largest weights. Above 0.7 an average of them settles too slowly to be used (Vehtari et
-        al. 2024); from 1 on they have no mean.
+        al. 2024); from 1 on they have no mean. Weights with a known second moment, or with a ceiling that the log
+        reaches, have no such tail.
     mean_weight_z: the mean weight is 1 if the propensities are right; distance in standard errors. 3 happens by chance
         once in 400 logs, 5 never.
     mean_weight_gap: |mean weight - 1| of a learned embedding, for warnings only. Its weights are not exact, so that the
@@ -66,8 +80,11 @@ class Thresholds:
         of decisions is unknown whatever the rows say.
     disagreement: largest paired distance, in standard errors, between estimators that are all consistent. Three pairs
         are looked at, so 3.5 happens by chance once in 700 logs.
-    bias: the bound on the bias of the estimate, in half-widths of the interval, where the estimator knows one. Above 1
-        the bias can be larger than the noise.
+    disagreement_gap: the same distance in half-widths of the interval that decisions rest on; both must be exceeded.
+        Estimators that are nearly the same differ by many standard errors and little. Below half the interval holds
+        both, above 1 it excludes the other.
+    bias: the bias that the interval allows for, in half-widths of the interval without it. It is counted already, and
+        from 3 on more data would hardly narrow the interval. It never refuses.
 
     The log:
 
@@ -104,7 +121,7 @@ class Thresholds:
     Enough to look at:
 
     related_rows: rows that a log must have before rewards or propensities are tested for depending on the actions.
-    related_count: rows that an action must have to count in these tests; with fewer, its z is too far from normal.
+    related_count: rows that an action must have to count in these tests. One row cannot be compared with itself.
     related_spread: standard deviation that log propensities must have before they are tested. Below 5% they are nearly
         uniform, and nothing in them could belong to another row.
     drift_rows: rows that a log must have before changes over time are looked for, in a verdict.
@@ -123,19 +140,31 @@ class Thresholds:
         them by construction, so that any log of some size is far below 0.01.
     effect_p_value: above it, rewards show no sign of depending on the actions. An honest effect can be small, so that
         the usual 0.05 is enough.
+    vouched_z: standard errors by which shuffled actions would move the surprise; from 6 on the check of the surprise
+        would see them in all but one of 300 logs, and nothing needs to be asked of the rewards.
+    effect_half_width: half-width of the interval, in standard deviations of the reward (and of the weights, where that
+        is below 1), up to which the lack of such a sign is a doubt. With 0.14 an effect of 0.2, small by Cohen's scale,
+        is seen in four of five logs; an interval that is wider holds such effects anyway.
     segments_p_value: below it, segments are said to differ; 0.01, as several columns are looked at.
     """
 
     effective_rows: tuple[float, float] = (100.0, 20.0)
+    smoothed_rows: tuple[float, float] = (100.0, 5.0)
+    unsmoothed_rows: tuple[float, float] = (100.0, 0.0)
     effective_share: float = 0.01
     largest_share: tuple[float, float] = (0.1, 0.3)
     skewness: tuple[float, float] = (0.25, 1.0)
+    hidden_weight: tuple[float, float] = (2.0, 5.0)
+    successes: tuple[float, float] = (5.0, 0.0)
+    steadied_skewness: tuple[float, float] = (1.0, 3.0)
+    reward_tail: tuple[float, float] = (0.5, 1.2)
     tail_index: tuple[float, float] = (0.7, 1.0)
     mean_weight_z: tuple[float, float] = (3.0, 5.0)
     mean_weight_gap: float = 0.2
     unsupported_mass: tuple[float, float] = (0.01, 0.1)
     disagreement: tuple[float, float] = (3.5, 6.0)
-    bias: tuple[float, float] = (1.0, 5.0)
+    disagreement_gap: tuple[float, float] = (0.5, 1.0)
+    bias: tuple[float, float] = (3.0, math.inf)
     misplaced: tuple[float, float] = (0.005, 0.05)
     least_count: float = 50.0
     surprise: tuple[float, float] = (0.005, 0.05)
@@ -151,7 +180,7 @@ class Thresholds:
     thin_support: tuple[float, float] = (0.1, math.inf)
     certain: tuple[float, float] = (0.5, 0.5)
     related_rows: float = 500.0
-    related_count: float = 20.0
+    related_count: float = 2.0
     related_spread: float = 0.05
     drift_rows: float = 100.0
     constant_weight: float = 0.001
@@ -160,6 +189,8 @@ class Thresholds:
     drift_p_value: float = 0.01
     column_p_value: float = 0.01
     effect_p_value: float = 0.05
+    effect_half_width: float = 0.14
+    vouched_z: float = 6.0
     segments_p_value: float = 0.01
 
     def __post_init__(self) -> None:

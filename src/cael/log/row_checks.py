@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cael.common.types import Array, Floats, Ints, all_finite
-from cael.errors import LogError, positive_int, refuse_rows
+from cael.errors import NEED_CLUSTERS, LogError, positive_int, refuse_rows
 from cael.policies.policy import Policy
 
 PROPENSITY_RTOL, PROPENSITY_ATOL = 1e-3, 1e-6
@@ -93,7 +93,7 @@ def clusters_of(values: ArrayLike, n: int) -> Ints:
     except TypeError:
         raise LogError("clusters must be labels of one kind, all numbers or all strings; got a mixture.") from None
     if codes.max() == 0:
-        raise LogError("all rows are in one cluster: a standard error needs at least 2 clusters.")
+        raise LogError(f"all rows are in one cluster: {NEED_CLUSTERS}")
     return codes
 
 

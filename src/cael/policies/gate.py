@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from cael.log.logged import Batch
     from cael.policies.support import Support
 
+EXACT = 1e-12
+"""Rows whose sum is further from one are divided by it: float32, or six digits, would move means of large numbers."""
 SUM_ATOL = 1e-5
 """How far the probabilities of a row may sum away from one (float32 and six-digit logs pass)."""
 
 
 def checked_rows(table: ArrayLike, shape: tuple[int, int], source: str, rows: Ints | None = None) -> Floats:
-    """A (b, k) table of distributions, or a PolicyError that names the rows which are none."""
+    """A (b, k) table of distributions, whose rows add up to one; or a PolicyError that names the rows that are none."""
     p = np.asarray(table, dtype=np.float64)
     if p.shape != shape:
         raise PolicyError(f"{source}: expected probabilities of shape {shape} (rows, actions); got {p.shape}.")
@@ -32,7 +34,7 @@ def checked_rows(table: ArrayLike, shape: tuple[int, int], source: str, rows: In
         f"{source}: the probabilities of a row must sum to 1 (within {SUM_ATOL:g})",
         "Normalise them, or say what the rest is with TopK(rest=...).", rows=rows,
     )  # fmt: skip
-    return p
+    return p / total[:, None] if (np.abs(total - 1) > EXACT).any() else p
 
 
 def checked_in_blocks(table: Array, source: str, size: int = 2**19) -> float:

@@ -229,13 +229,22 @@ class Tabular(Policy):
         self._check(batch)
         if self.fixed is not None:
             return np.broadcast_to(self.fixed, (len(batch), self.n_actions))
-        return self.table[batch.rows].astype(np.float64, copy=False)
+        table = self.table[batch.rows]
+        return table if self._totals is None else table / self._totals[batch.rows, None]
+
+    @cached_property
+    def _totals(self) -> Floats | None:
+        """(n,) the sums of rows that are kept as float32, which are one but for the seventh digit: divided by them, a
+        row is a distribution."""
+        narrow = self.fixed is None and self.table.dtype != np.float64
+        return np.einsum("ij->i", self.table, dtype=np.float64) if narrow else None
 
     def logged_probability(self, batch: Batch) -> Floats:
         self._check(batch)
         if self.fixed is not None:
             return self.fixed[batch.actions]
-        return self.table[batch.row_numbers, batch.actions].astype(np.float64, copy=False)
+        p = self.table[batch.row_numbers, batch.actions]
+        return p if self._totals is None else p / self._totals[batch.row_numbers]
 
     @cached_property
     def _listed(self) -> Ints:
@@ -255,7 +264,8 @@ class Tabular(Policy):
         self._check(batch)
         if self.fixed is not None:
             return _entries(self.fixed[None, :], actions.reshape(1, -1)).reshape(actions.shape)
-        return row_entries(self.table, batch, actions)
+        p = row_entries(self.table, batch, actions)
+        return p if self._totals is None else p / self._totals[batch.row_numbers, None]
 
 
 @final

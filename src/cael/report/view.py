@@ -29,8 +29,11 @@ MOST_TEXT = 300
 TITLES = {
     "evidence": "Evidence",
     "effective_rows": "Enough rows",
+    "unsmoothed_rows": "Rows of the log alone",
+    "successes": "Enough successes",
     "largest_share": "No row dominates",
     "skewness": "Evenness",
+    "reward_tail": "Extreme rewards",
     "tail_index": "Extreme weights",
     "mean_weight": "Mean weight",
     "support": "Support",

@@ -95,7 +95,7 @@ class Comparison(Shown):
                     "name": row.name,
                     "estimate": row.estimate.to_dict(self.level),
                     "lift": row.lift.value,
-                    "lift_stderr": row.lift.stderr,
+                    "lift_stderr": row.lift.error,
                     "interval": row.interval.to_dict(),
                     "direction": row.direction,
                     "verdict": row.verdict.to_dict(),
@@ -105,7 +105,7 @@ class Comparison(Shown):
         }
 
     def sheet(self) -> Sheet:
-        base = text_of("value", self.baseline.value), text_of("error", self.baseline.stderr)
+        base = text_of("value", self.baseline.value), text_of("error", self.baseline.error)
         columns = (
             Column("policy"), Column("value", "value"), Column("lift", "lift"),
             Column("interval", "lift interval", f"simultaneous {level_text(self.level)} interval"),
@@ -137,24 +137,25 @@ def compare(
     seed: int = 0,
     thresholds: Thresholds | None = None,
     learn: bool | None = None,
+    budget: float | None = None,
 ) -> Comparison:
     """Which of these policies beats the logging policy, and by how much?
 
     Each policy's estimate (by `estimator`; if None, by the headline of `evaluate`: Auto, or SNDR with learn=False, or
     what the log allows) is contrasted, row by row, with the mean logged reward, which is the value of the logging
     policy; where that is known in full, the lift is adjusted by a control variate for the random choice of logged
-    actions. A max-t multiplier bootstrap makes the intervals simultaneous; they allow for the bias of an estimator that
-    bounds it. log: in memory, or scanned (`cael.scan`); policies may be texts such as "topk:items+chances" where the
-    log was read from a table.
+    actions. A max-t multiplier bootstrap makes the intervals simultaneous; they allow for a bias where the estimator
+    does. log: in memory, or scanned (`cael.scan`); policies may be texts such as "topk:items+chances" where the
+    log was read from a table. budget: so many seconds of training at most.
     """
     inference.check_level(level)
-    answer, chosen = ask_to_compare(as_engine_log(log), policies, estimator, learn)
+    answer, chosen = ask_to_compare(as_engine_log(log), policies, estimator, learn, budget)
     warn(answer)
     return comparison_of(answer, chosen, level, seed, thresholds)
 
 
 def ask_to_compare(
-    log: EngineLog, policies: Any, estimator: Estimator | None, learn: bool | None
+    log: EngineLog, policies: Any, estimator: Estimator | None, learn: bool | None, budget: float | None = None
 ) -> tuple[Answer, Estimator]:
     """The answer for all policies; SNIPS, cheap once the weights are there, is a second opinion."""
     named = named_policies(policies)
@@ -163,7 +164,7 @@ def ask_to_compare(
     refuse_constant_rewards(log)
     chosen = estimator
     if chosen is None:
-        chosen = default_estimator(log, [log.target(policy) for policy in named.values()], learn)
+        chosen = default_estimator(log, [log.target(policy) for policy in named.values()], learn, budget)
     panel = {e.name: e for e in (LoggedMean(), chosen, *((SNIPS(),) if log.has_propensities else ()))}
     controls, required = controls_of((chosen, SNDR())), (LoggedMean().name, chosen.name)
     answer = ask(log, named, list(panel.values()), asked=required, controls=controls)
@@ -183,21 +184,18 @@ def comparison_of(
         best = estimates[chosen.name]
         lift = lift_of(best, baseline, controls_for(answer, chosen.name, t))
         rows.append((name, best, lift, judge(answer, t, list(estimates.values()), chosen.name, level, limits)))
-    factor = inference.max_t(np.stack([lift.groups for _, _, lift, _ in rows], axis=1), level, seed=seed)
+    hidden = np.array([inference.hidden_share(lift.stderr, lift.error) for _, _, lift, _ in rows])
+    groups = np.stack([lift.groups for _, _, lift, _ in rows], axis=1)
+    factor = inference.max_t(groups, level, hidden=hidden, seed=seed)
     compared = [Compared(name, best, lift, within(lift, factor, level), verdict) for name, best, lift, verdict in rows]
     ordered = tuple(sorted(compared, key=lambda row: -row.estimate.value))
     return Comparison(ordered, baseline, level, factor, chosen.name)
 
 
 def within(lift: Estimate, factor: float, level: float) -> Interval:
-    """The joint interval; that of an estimator with a bound on its bias allows for it, at the same factor."""
-    if lift.diagnostics.bias_bound is None:
-        half = factor * lift.stderr
-    else:
-        from scipy.special import ndtr
-
-        half = lift.interval(float(2 * ndtr(factor) - 1), "bias_aware").width / 2
-    return Interval(lift.value - half, lift.value + half, level, "simultaneous")
+    """The joint interval: the one that decisions rest on, at the factor that makes it joint."""
+    below, above = lift.reach(factor)
+    return Interval(lift.value - below, lift.value + above, level, "simultaneous")
 
 
 def named_policies(policies: Any) -> dict[str, Any]:

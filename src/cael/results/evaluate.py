@@ -10,6 +10,8 @@ from numpy.typing import ArrayLike
 
 from cael.common.lazy import exported
 from cael.embedding.auto import Auto
+from cael.embedding.exact.flagship import CAEL
+from cael.embedding.settings import Growth
 from cael.engine.answer import Answer
 from cael.engine.asking import as_engine_log, ask
 from cael.engine.columns import Control, Outcome
@@ -43,7 +45,14 @@ def panel(which: str = "default") -> tuple[Estimator, ...]:
     return tuple(kind() for kind in exported(Estimator) if kind.panel in panels)
 
 
-def default_estimator(log: EngineLog, targets: Sequence[Target], learn: bool | None) -> Estimator:
+def auto(budget: float | None) -> Auto:
+    """Auto, whose training ends after so many seconds (None: when it no longer helps)."""
+    return Auto() if budget is None else Auto(cael=CAEL(growth=Growth(budget=budget)))
+
+
+def default_estimator(
+    log: EngineLog, targets: Sequence[Target], learn: bool | None, budget: float | None = None
+) -> Estimator:
     """The estimator that decisions rest on unless another is asked for: the same in evaluate, compare and segments.
 
     Auto; without learning SNDR, or SNIPS where a target is known on logged actions alone; DM without propensities.
@@ -51,18 +60,18 @@ def default_estimator(log: EngineLog, targets: Sequence[Target], learn: bool | N
     if not log.has_propensities:
         return DM()
     if learn is None or learn:
-        return Auto()
+        return auto(budget)
     predicted = log.predictions is not None and len(targets) == 1
     return SNDR() if predicted or all(target.complete for target in targets) else SNIPS()
 
 
 def panel_with(
-    estimators: Sequence[Estimator] | Estimator | None, learn: bool | None
+    estimators: Sequence[Estimator] | Estimator | None, learn: bool | None, budget: float | None = None
 ) -> tuple[dict[str, Estimator], dict[str, Estimator]]:
     """The default panel with what was asked for in it, and what was asked for, both by name."""
     given = () if estimators is None else (estimators,) if isinstance(estimators, Estimator) else tuple(estimators)
     asked = {estimator.name: estimator for estimator in only_estimators(given, "cael.SNIPS()")}
-    first = (Auto(),) if learn is None or learn else ()
+    first = (auto(budget),) if learn is None or learn else ()
     return {**{estimator.name: estimator for estimator in (*first, *panel())}, **asked}, asked
 
 
@@ -88,6 +97,7 @@ def evaluate(
     headline: str | Estimator | None = None,
     thresholds: Thresholds | None = None,
     learn: bool | None = None,
+    budget: float | None = None,
 ) -> Evaluation:
     """What the policy would have earned per row of the log, by several estimators side by side.
 
@@ -95,8 +105,9 @@ def evaluate(
     name takes the place of the default). Those of the default panel that the log or the policy does not allow are
     listed as skipped, with the reason; an estimator that was asked for and cannot be computed is an error.
 
-    learn: False leaves Auto out, which trains networks (CAEL) where torch is installed: seconds to a minute, and about
-    four minutes for a million rows.
+    learn: False leaves Auto out, which trains networks (CAEL) where torch is installed and where that can shorten the
+    interval: seconds to a minute, and about four minutes for a million rows. budget: so many seconds of training at
+    most.
 
     headline: the estimate that the verdict is about, by name or as one of `estimators`; by default the first that
     exists of Auto, SNDR, DR, SNIPS, BaselineIPS, IPS, DM. thresholds: where a doubt becomes a caution or a refusal.
@@ -105,7 +116,7 @@ def evaluate(
     from a table. Estimators that need all rows at once are skipped on a scanned log, with the reason.
     """
     inference.check_level(level)
-    answer, asked = asked_about(as_engine_log(log), {"": policy}, estimators, learn)
+    answer, asked = asked_about(as_engine_log(log), {"": policy}, estimators, learn, budget)
     warn(answer)
     return evaluation_of(answer, asked, level, headline, thresholds)
 
@@ -115,10 +126,11 @@ def asked_about(
     policies: Mapping[str, Any],
     estimators: Sequence[Estimator] | Estimator | None,
     learn: bool | None,
+    budget: float | None = None,
     **cuts: Any,
 ) -> tuple[Answer, Collection[str]]:
     """The answer to the default panel with what was asked for in it; and the names of that. cuts: segments, windows."""
-    panel_by_name, asked = panel_with(estimators, learn)
+    panel_by_name, asked = panel_with(estimators, learn, budget)
     refuse_constant_rewards(log)
     controls = controls_of((SNDR(), *panel_by_name.values()))
     answer = ask(log, policies, list(panel_by_name.values()), asked=asked, controls=controls, **cuts)
@@ -144,7 +156,8 @@ def evaluation_of(
     return Evaluation(
         tuple(estimates), tuple(skipped), headline=chosen,
         verdict=judge(answer, 0, estimates, chosen, level, limits), log=answer.log.described(answer.n),
-        policy=answer.targets[0].label, overlap=overlap_of(answer, 0), level=level, controls=controls_for(answer, chosen),
+        policy=answer.targets[0].label, overlap=overlap_of(answer, 0), level=level,
+        controls=controls_for(answer, chosen),
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from cael.inference.estimate import Estimate
 from cael.inference.intervals import Interval
 from cael.inference.lift import lift_dict, lift_of, relative_lift
 from cael.inference.overlap import Overlap
+from cael.inference.reach import allowance
 from cael.judging.thresholds import Thresholds
 from cael.judging.verdict import Verdict
 from cael.results.sheet import Column, Note, Sheet, Shown, by_sentence, level_text, named, signed, text_of
@@ -123,7 +124,7 @@ class Evaluation(Shown):
         )  # fmt: skip
         rows = tuple(
             (
-                estimate.estimator, estimate.value, estimate.stderr, estimate.interval(self.level),
+                estimate.estimator, estimate.value, estimate.error, estimate.interval(self.level),
                 estimate.diagnostics.effective_sample_size, estimate.diagnostics.max_weight,
             )
             for estimate in self.estimates
@@ -150,12 +151,12 @@ class Evaluation(Shown):
         return [*self._biases(), *warnings, *(f"{name} was not computed: {reason}" for name, reason in self.skipped)]
 
     def _biases(self) -> list[str]:
-        """What the intervals that allow for a bias would be without it."""
+        """What the intervals that allow for a bias assume, and would be without it."""
         return [
-            f"{e.estimator}: this interval allows for a bias of up to {e.diagnostics.bias_bound:.3g}; without it "
-            f"{text_of('interval', e.interval(self.level, 'normal'))}."
+            f"{e.estimator}: {allowance(e.diagnostics.bias_bound or 0.0)}. The interval without it "
+            f"{text_of('interval', without)}."
             for e in self.estimates
-            if e.diagnostics.bias_bound
+            if (without := e.without_bias(self.level)) is not None
         ]
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cael.common.types import Array, Floats, Ints
+from cael.common.types import Ints
 from cael.engine.answer import Answer
 from cael.engine.asking import as_engine_log, ask
 from cael.engine.columns import Weight
-from cael.engine.moments import Combination, Moments
+from cael.engine.moments import Moments
 from cael.engine.windows import FEWEST_ROWS, Windows, names_of, window_name, windows_of
 from cael.errors import InputError, first_bad
 from cael.estimators.doubly_robust import SNDR
@@ -31,6 +31,7 @@ from cael.log.scanned import ScannedLog
 from cael.policies.policy import Policy
 from cael.results.evaluate import controls_for, controls_of, default_estimator, refuse_constant_rewards, warn
 from cael.results.evaluation import direction
+from cael.results.segment_noise import influence, noise_in, value_of
 from cael.results.sheet import Column, Note, Sheet, Shown, level_text, named
 
 
@@ -135,13 +136,14 @@ def segments(
     level: float = 0.95,
     seed: int = 0,
     learn: bool | None = None,
+    budget: float | None = None,
     thresholds: Thresholds | None = None,
 ) -> Segments:
     """For whom, or when, is the policy better? Values and lifts by segment.
 
     labels: (n,) strings or numbers, one per row; of a scanned log (`cael.scan`) the name of a column. windows: instead
     of labels, this many time periods of equal numbers of rows, by the timestamps, or by the order of the rows where
-    there are none; a scanned log must be in the order of time. estimator, learn: as of `compare`. The intervals of the
+    there are none; a scanned log must be in the order of time. estimator, learn, budget: as of `compare`. Intervals of
     lifts are simultaneous (max-t bootstrap); the shrunk lifts are empirical Bayes estimates under a normal prior whose
     spread is estimated (no shrinkage with fewer than 4 segments). thresholds: by which they are said to differ.
     """
@@ -149,7 +151,7 @@ def segments(
     engine_log, column, cut = cut_of(log, labels, windows)
     refuse_constant_rewards(engine_log)
     target = engine_log.target(policy)
-    chosen = default_estimator(engine_log, [target], learn) if estimator is None else estimator
+    chosen = default_estimator(engine_log, [target], learn, budget) if estimator is None else estimator
     answer = ask(
         engine_log, {"": policy}, [LoggedMean(), chosen], asked=[LoggedMean().name, chosen.name], segments=column,
         windows=cut, controls=controls_of((chosen, SNDR())),
@@ -211,7 +213,7 @@ def segments_of(
 ) -> Segments:  # fmt: skip
     """The lift of an estimate by the labels of one of the segment columns of an answer.
 
-    Intervals allow for the bias of an estimator that bounds it.
+    Intervals allow for a bias where the estimator does.
     """
     parts = parts_of(answer, number, windows=windows)
     estimate, baseline = answer.of(name, 0), answer.of("LoggedMean", 0)
@@ -219,21 +221,25 @@ def segments_of(
     assert estimate.sums is not None
     assert baseline.sums is not None
     assert lift.sums is not None
-    c = lift.sums.coefficients
-    influences = np.stack([influence(c, part) for part in parts.values()], axis=1)
-    errors = np.array([error_of(c, part) for part in parts.values()])
-    if answer.log.clustered:
-        errors = np.sqrt((influences**2).sum(axis=0))
+    influences = np.stack([influence(lift.sums.coefficients, part) for part in parts.values()], axis=1)
+    noises = [noise_in(answer, part, estimate, baseline, lift) for part in parts.values()]
+    errors = np.array([noise.error for noise in noises])
     lifts = np.array([value_of(lift.sums, part) for part in parts.values()])
-    factor, normal = inference.max_t(influences, level, seed=seed), quantile(level)
+    seen = np.sqrt((influences**2).sum(axis=0))
+    hidden = np.array([inference.hidden_share(*pair) for pair in zip(seen, errors, strict=True)])
+    factor, normal = inference.max_t(influences, level, hidden=hidden, seed=seed), inference.quantile(level)
     shrunk, posterior, spread = shrink(lifts, errors)
+    drawn = [
+        replace(noise, error=float(error), proportion=None) for noise, error in zip(noises, posterior, strict=True)
+    ]
     weight, bound = answer.index.get(Weight(0)), lift.diagnostics.bias_bound or 0.0
     rows = [
         Segment(
             label, part.n, None if weight is None else effective_rows(part, weight), value_of(estimate.sums, part),
             value_of(baseline.sums, part), float(lifts[g]), float(errors[g]),
-            around(lifts[g], half_width(factor, errors[g], bound), level, "simultaneous"), float(shrunk[g]),
-            around(shrunk[g], half_width(normal, posterior[g], bound), level, "empirical Bayes"),
+            around(lifts[g], noises[g].reach(bound, factor), level, "simultaneous"),
+            float(shrunk[g]),
+            around(shrunk[g], drawn[g].reach(bound, normal), level, "empirical Bayes"),
         )
         for g, (label, part) in enumerate(parts.items())
     ]  # fmt: skip
@@ -263,40 +269,12 @@ def parts_of(answer: Answer, number: int, *, windows: bool) -> dict[str, Moments
     return {name: sums[name] for name in names}
 
 
-def value_of(sums: Combination, part: Moments) -> float:
-    return sums.constant + float(sums.coefficients @ part.mean)
-
-
-def error_of(coefficients: Floats, part: Moments) -> float:
-    return float(np.sqrt(max(0.0, float(coefficients @ part.comoment @ coefficients)) / max(1, part.n - 1) / part.n))
-
-
-def influence(coefficients: Floats, part: Moments) -> Floats:
-    """What each bucket adds to the segment's lift."""
-    apart: Array = coefficients @ (part.bucket_sums - part.mean[:, None] * part.bucket_rows)
-    return apart / np.sqrt(part.n * max(1, part.n - 1))
-
-
 def effective_rows(part: Moments, at: int) -> float:
     """The effective sample size of a segment; at: the place of the weights."""
     mean = float(part.mean[at])
     return part.n / (1 + float(part.comoment[at, at]) / part.n / mean / mean) if mean > 0 else 0.0
 
 
-def half_width(factor: float, error: float, bound: float) -> float:
-    """So many standard errors, or as much as a bias up to the bound needs for the same level."""
-    from scipy.special import ndtr
-
-    if bound == 0 or error == 0:
-        return float(factor * error + bound)
-    return inference.bias_aware(0.0, float(error), bound, float(2 * ndtr(factor) - 1)).width / 2
-
-
-def quantile(level: float) -> float:
-    from scipy.special import ndtri
-
-    return float(ndtri(0.5 + level / 2))
-
-
-def around(centre: float, half: float, level: float, method: str) -> Interval:
-    return Interval(float(centre - half), float(centre + half), level, method)
+def around(centre: float, ends: tuple[float, float], level: float, method: str) -> Interval:
+    """From so far below to so far above."""
+    return Interval(float(centre - ends[0]), float(centre + ends[1]), level, method)
