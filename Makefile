@@ -5,8 +5,9 @@ RUN := .venv/.installed
 DEV := .venv/.installed-dev
 # Two processes with one thread each (tests/conftest.py); TESTS='.venv/bin/python -m pytest' is one process.
 TESTS ?= $(BIN)/python -m pytest -n 2 --dist worksteal
+RIVALS := OffCEM MDR MetaOPE OPERA OCV
 
-.PHONY: demo test long check slow fuzz mutants bench readings verdicts verdicts-learned quick docs clean
+.PHONY: demo test long check slow fuzz mutants bench readings trust quick docs clean
 
 demo: $(RUN)
 	$(BIN)/cael demo
@@ -47,13 +48,10 @@ readings: $(DEV)
 quick: $(DEV)
 	$(BIN)/cael reproduce --quick --out results/quick
 
-verdicts: $(DEV)
-	$(BIN)/python -m cael.experiments.verdicts run --out docs/results/verdicts.json --trials 60
-	$(BIN)/python -m cael.experiments.verdicts page --out docs/results
-
-verdicts-learned: $(DEV)
-	$(BIN)/python -m cael.experiments.verdicts run --out docs/results/verdicts_learned.json --learn --trials 15
-	$(BIN)/python -m cael.experiments.verdicts page --out docs/results
+# Hours: 40 logs of each world with learning, worlds drawn at random, broken logs.
+trust: $(DEV)
+	$(BIN)/python -m cael.experiments.trust run --out docs/results/trust.json --jobs 2 --estimators $(RIVALS)
+	$(BIN)/python -m cael.experiments.trust page --out docs/results
 
 docs: $(DEV)
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

@@ -59,7 +59,10 @@ ESTIMATORS: dict[str, Factory] = {
 PAPER = ("CAELMIPS", "AELMIPS", "IPS", "NetworkDM")
 """The four estimators of the paper's figures; its DM is the network of CAEL-MIPS."""
 
-_OTHERS = (cael.SwitchDR, cael.DRos, cael.SubGaussianIPS, cael.SubGaussianDR, cael.BaselineIPS)
+_OTHERS = (
+    cael.SwitchDR, cael.DRos, cael.SubGaussianIPS, cael.SubGaussianDR, cael.BaselineIPS, cael.OffCEM, cael.MDR,
+    cael.MetaOPE, cael.OPERA, cael.OCV,
+)  # fmt: skip
 MORE: dict[str, Factory] = {
     "SLOPE": _slope,
     **{kind.__name__: _plain(kind) for kind in _OTHERS},
