@@ -115,8 +115,20 @@ def test_constant_rewards_are_refused_by_evaluate_and_compare_only():
 def test_json_and_html(evaluation):
     data = json.loads(evaluation.to_json())
     assert [row["estimator"] for row in data["estimates"]] == [estimate.estimator for estimate in evaluation]
-    keys = {"estimator", "value", "stderr", "interval", "interval_without_bias", "n", "fingerprint", "diagnostics"}
+    keys = {
+        "estimator",
+        "value",
+        "stderr",
+        "error",
+        "interval",
+        "interval_without_bias",
+        "n",
+        "fingerprint",
+        "diagnostics",
+    }
     assert all(set(row) == keys for row in data["estimates"])
+    for row, estimate in zip(data["estimates"], evaluation, strict=True):
+        assert (row["stderr"], row["error"]) == (estimate.stderr, estimate.error)
     html = evaluation._repr_html_()
     assert html.count("<tr>") == 1 + len(data["estimates"])
     assert "EpsilonGreedy" in html

@@ -62,7 +62,7 @@ def agree(found, truth, names):
 
 
 def numbers(document):
-    return {each["estimator"]: (each["value"], each["stderr"]) for each in document["estimates"]}
+    return {each["estimator"]: (each["value"], each["error"]) for each in document["estimates"]}
 
 
 FORMATS = ("log.parquet", "log.csv", "log.csv.gz", "log.arrow", "log.arrows", "parts", "csv", "csv/part-*.csv")

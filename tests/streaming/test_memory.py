@@ -168,7 +168,7 @@ def test_the_command_line_compares_in_a_stream(tmp_path, capsys, tight):
     for a, b in zip(streamed["policies"], kept["policies"], strict=True):
         assert a["name"] == b["name"]
         assert a["lift"] == pytest.approx(b["lift"], rel=1e-9)
-        assert a["lift_stderr"] == pytest.approx(b["lift_stderr"], rel=1e-9)
+        assert a["lift_error"] == pytest.approx(b["lift_error"], rel=1e-9)
 
 
 def test_calibrate_on_the_command_line(tmp_path, capsys, tight):

@@ -45,7 +45,7 @@ DEFINITIONS: dict[str, Any] = {
         warnings=several(TEXT),
     ),
     "estimate": record(
-        estimator=TEXT, value=NUMBER, stderr=NUMBER, interval=ref("interval"),
+        estimator=TEXT, value=NUMBER, stderr=NUMBER, error=NUMBER, interval=ref("interval"),
         interval_without_bias={"anyOf": [ref("interval"), {"type": "null"}]}, n=COUNT, fingerprint=TEXT,
         diagnostics=ref("diagnostics"),
     ),
@@ -73,7 +73,9 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
     "evaluation": record(
         reading_=ref("reading"), version=TEXT, log=TEXT, fingerprint=TEXT, policy=TEXT, level=NUMBER, headline=TEXT,
         verdict=ref("verdict"), direction=DIRECTION, overlap={"type": ["object", "null"]},
-        lift=record(value=NUMBER, stderr=NUMBER, interval=ref("interval"), relative=MAYBE, adjusted_=TRUTH),
+        lift=record(
+            value=NUMBER, stderr=NUMBER, error=NUMBER, interval=ref("interval"), relative=MAYBE, adjusted_=TRUTH
+        ),
         estimates=several(ref("estimate")), skipped=several(record(estimator=TEXT, reason=TEXT)),
         segments_=by_name(ref("segments")), windows_=ref("segments"), calibration_=ref("calibration"), truth_=NUMBER,
     ),
@@ -81,7 +83,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
         reading=ref("reading"), estimator=TEXT, baseline=ref("estimate"), level=NUMBER, simultaneous_factor=NUMBER,
         policies=several(
             record(
-                name=TEXT, estimate=ref("estimate"), lift=NUMBER, lift_stderr=NUMBER, interval=ref("interval"),
+                name=TEXT, estimate=ref("estimate"), lift=NUMBER, lift_error=NUMBER, interval=ref("interval"),
                 direction=DIRECTION, verdict=ref("verdict"),
             )
         ),

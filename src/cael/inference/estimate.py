@@ -297,13 +297,15 @@ class Estimate:
         return self.interval(level, self._unbiased)
 
     def to_dict(self, level: float = 0.95) -> dict[str, Any]:
-        """Plain types, ready for JSON, without contributions. interval: the one that decisions rest on, at `level`;
+        """Plain types, ready for JSON, without contributions. stderr: what the contributions show; error: the one
+        that intervals rest on, raised where few rows match. interval: the one that decisions rest on, at `level`;
         interval_without_bias: what it would be without its allowance for a bias, where it has one."""
         without = self.without_bias(level)
         return {
             "estimator": self.estimator,
             "value": self.value,
-            "stderr": self.error,
+            "stderr": self.stderr,
+            "error": self.error,
             "interval": self.interval(level).to_dict(),
             "interval_without_bias": None if without is None else without.to_dict(),
             "n": self.n,

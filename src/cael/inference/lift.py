@@ -110,6 +110,7 @@ def lift_dict(lift: Estimate, baseline: Estimate, interval: Interval, *, adjuste
     return {
         "value": lift.value,
         "stderr": lift.stderr,
+        "error": lift.error,
         "interval": interval.to_dict(),
         "relative": relative_lift(lift, baseline),
         "adjusted": adjusted,

@@ -95,7 +95,7 @@ class Comparison(Shown):
                     "name": row.name,
                     "estimate": row.estimate.to_dict(self.level),
                     "lift": row.lift.value,
-                    "lift_stderr": row.lift.error,
+                    "lift_error": row.lift.error,
                     "interval": row.interval.to_dict(),
                     "direction": row.direction,
                     "verdict": row.verdict.to_dict(),

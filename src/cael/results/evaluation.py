@@ -118,7 +118,7 @@ class Evaluation(Shown):
 
     def sheet(self) -> Sheet:
         columns = (
-            Column("estimator"), Column("value", "value"), Column("stderr", "error", "error"),
+            Column("estimator"), Column("value", "value"), Column("error", "error", "error"),
             Column("interval", "interval", f"{level_text(self.level)} interval", point="value"),
             Column("effective_rows", "count", "eff. n"), Column("max_weight", "weight", "max weight", wide=True),
         )  # fmt: skip
