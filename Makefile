@@ -5,7 +5,7 @@ RUN := .venv/.installed
 DEV := .venv/.installed-dev
 # Two processes with one thread each (tests/conftest.py); TESTS='.venv/bin/python -m pytest' is one process.
 TESTS ?= $(BIN)/python -m pytest -n 2 --dist worksteal
-RIVALS := OffCEM MDR MetaOPE OPERA OCV
+RIVALS := OffCEM OffCEMFeatures OffCEMGiven MDR MetaOPE OPERA OCV BoostedDM
 
 .PHONY: demo test long check slow fuzz mutants bench readings trust quick docs clean
 

@@ -29,6 +29,7 @@ class WeightPath:
     smoothed: np.ndarray
     f_logged: np.ndarray
     f_target: np.ndarray
+    placed: np.ndarray
     drawn: int | None = None
 
 
@@ -36,16 +37,19 @@ def weight_path(log, policy, rewards, bandwidths, drawn=None, seed=0):
     """Of trained reward models, fold by fold."""
     n, count = len(log), len(bandwidths)
     weights, second, cross, rough, smoothed = (np.empty((count, n)) for _ in range(5))
-    lost, f_logged, f_target = np.zeros(count), np.empty(n), np.empty(n)
+    lost, placed, f_logged, f_target = np.zeros(count), np.zeros(count), np.empty(n), np.empty(n)
     piece = Run(log, 0, n).piece(slice(0, n))
     unit = unit_of(piece, log.logging, policy, rewards, len(rewards.folds), drawn, seed)
     for fold, rows in enumerate(rewards.folds):
         cells = cells_of(log.logging, policy, rewards, fold, piece.batch().some(rows), drawn, seed)
         numbers = weights_of(cells, bandwidths * unit)
-        weights[:, rows], second[:, rows], cross[:, rows], rough[:, rows], gone, smoothed[:, rows] = numbers
+        weights[:, rows], second[:, rows], cross[:, rows], rough[:, rows], gone, smoothed[:, rows] = numbers[:6]
+        placed += numbers[6].sum(axis=1) / n
         f_logged[rows], f_target[rows] = cells.logged(cells.f), (cells.pi * cells.f).sum(axis=1)
         lost += gone.sum(axis=1) / n
-    return WeightPath(bandwidths, unit, weights, second, cross, rough, lost, smoothed, f_logged, f_target, drawn)
+    return WeightPath(
+        bandwidths, unit, weights, second, cross, rough, lost, smoothed, f_logged, f_target, placed, drawn
+    )
 
 
 def rows_of(score, columns):
@@ -76,6 +80,16 @@ class Rows:
         self.noise = float(noisy.var())
         self.kurtosis = float(((noisy - noisy.mean()) ** 4).mean() / self.noise**2) if self.noise else 0.0
         self.problem, self.unsupported = problem, problem.unsupported_mass
+        self.placed = path.placed - path.placed[0]
+        self.slope = self.slope_of(path.weights[0] ** 0.25, log.rewards - path.f_logged)
+
+    def slope_of(self, place, left):
+        """By least squares; the standard error of rows that differ in their noise."""
+        x, e = place - place.mean(), left - left.mean()
+        if place.var() < 1e-12:
+            return 0.0, 0.0
+        product = x * e - (x * e).mean()
+        return (x * e).mean() / x.var(), inference.stderr(inference.units(product, self.problem.log.clusters)) / x.var()
 
     def variance(self, score):
         return inference.stderr(inference.units(rows_of(score, self.columns), self.problem.log.clusters)) ** 2

@@ -7,7 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cael.embedding.exact.blend import BOUND, CAUTION, FEW, MISCALIBRATION, SURPRISE, TRUST, PathFacts, blend, prior_of
+from cael.embedding.exact.blend import (
+    BOUND,
+    CAUTION,
+    EVIDENT,
+    FEW,
+    MISCALIBRATION,
+    SURPRISE,
+    TRUST,
+    PathFacts,
+    blend,
+    prior_of,
+)
 from cael.inference.reach import reach
 
 BANDWIDTHS = np.array([0.0, 0.1, 0.5, 2.0, np.inf])
@@ -39,6 +50,8 @@ def facts(*, difference=0.0, noise=1.0, rows=50.0, **changes):
         "explained": 0.75,
         "explained_of_actions": 0.75,
         "hole": 0.0,
+        "slope": (0.0, 0.0),
+        "placed": -ROUGH,
     } | changes
     return PathFacts(**given)
 
@@ -59,6 +72,9 @@ def slow(told, j):
     s = told.bandwidths[j]
     fade = 1.0 if np.isinf(s) else s / (1 + s)
     tau = told.roughness[j] ** 2 * (left + MISCALIBRATION * told.explained * told.reward * fade**2) + told.shift[j] ** 2
+    slope, error = told.slope
+    if abs(slope) > EVIDENT * error:
+        tau += (slope**2 - EVIDENT**2 * error**2) * told.placed[j] ** 2
     k = tau / (tau + told.apart[j] + told.hole)
     noise = max((1 - k) * told.seen[j] + k * told.sharp_seen - k * (1 - k) * told.apart[j], 0.0)
     return k, noise + (1 - k) ** 2 * tau + k**2 * told.hole, tau
@@ -81,6 +97,7 @@ def any_facts(draw):
         explained=draw(st.floats(0, 1)),
         explained_of_actions=draw(st.floats(0, 1)),
         hole=draw(st.sampled_from([0.0, 1e-3, 1.0])),
+        slope=(draw(st.sampled_from([0.0, 0.3])) * rng.normal(), draw(st.floats(0, 0.2))),
     )
 
 
@@ -198,6 +215,7 @@ def test_the_unit_of_the_reward_does_not_matter(told, unit):
     names = ("seen", "apart", "sharp_seen", "residual", "reward", "noise", "hole")
     squared = {name: getattr(told, name) * unit**2 for name in names}
     linear = {name: getattr(told, name) * unit for name in ("values", "sharp", "shift")}
+    linear["slope"] = tuple(part * unit for part in told.slope)
     found, scaled = blend(told), blend(replace(told, **squared, **linear))
     np.testing.assert_allclose(scaled.shares, found.shares, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(scaled.errors, unit**2 * found.errors, rtol=1e-6)
@@ -214,3 +232,11 @@ def test_a_difference_says_nothing_about_larger_bandwidths():
 def test_a_bias_that_the_model_predicts_raises_the_share():
     shifted = blend(facts(shift=np.array([0.0, 0.5, 0.5, 0.5, 0.5])))
     assert (shifted.shares[1:] > blend(facts()).shares[1:]).all()
+
+
+def test_a_slope_of_what_the_model_leaves_raises_the_share_only_beyond_chance():
+    told = facts(explained=0.9, explained_of_actions=0.9)
+    seen, chance = replace(told, slope=(0.5, 0.05)), replace(told, slope=(0.5, 0.3))
+    assert (blend(seen).shares[1:] > 1.5 * blend(told).shares[1:]).all()
+    assert blend(seen).bias_bound > blend(told).bias_bound
+    np.testing.assert_array_equal(blend(chance).shares, blend(told).shares)

@@ -48,7 +48,8 @@ def known(log, policy, f, bandwidths):
     mu = np.concatenate([cael.policies.policy.probabilities(log.logging, batch) for batch in log.batches(width=k)])
     pi = np.concatenate([cael.policies.policy.probabilities(policy, batch) for batch in log.batches(width=k)])
     shape = (len(bandwidths), n)
-    weights, second, cross, rough, smoothed, lost = (*(np.zeros(shape) for _ in range(5)), np.zeros(shape[0]))
+    weights, second, cross, rough, smoothed = (np.zeros(shape) for _ in range(5))
+    lost, placed = np.zeros((2, len(bandwidths)))
     for j, i in np.ndindex(shape):
         of_row = (mu[i : i + 1], pi[i : i + 1])
         found = codes.rounded(f[i : i + 1], *of_row, bandwidths[j]) if bandwidths[j] else codes.sharp(*of_row)
@@ -59,8 +60,10 @@ def known(log, policy, f, bandwidths):
         smoothed[j, i] = sum(mu[i, a] * w[a] * f[i, a] for a in range(k))
         rough[j, i] = found.roughness[0]
         lost[j] += found.lost[0] / n
+        placed[j] += sum(mu[i, a] * w[a] * (pi[i, a] / mu[i, a]) ** 0.25 for a in range(k) if mu[i, a] > 0) / n
     own = f[np.arange(n), log.actions]
-    path = WeightPath(np.array(bandwidths), 1.0, weights, second, cross, rough, lost, smoothed, own, (pi * f).sum(1))
+    means = smoothed, own, (pi * f).sum(axis=1), placed
+    path = WeightPath(np.array(bandwidths), 1.0, weights, second, cross, rough, lost, *means)
     return path, SparseRewards((np.arange(n),), ((),), np.ones((1, 1)), 1.0, 0, *np.zeros((2, 2)), 0.0, 1.0, n)
 
 

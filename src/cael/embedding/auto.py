@@ -39,7 +39,7 @@ class Auto(Estimator):
     not allow is left out, and a warning says so.
 
     learn: False leaves CAEL out, which takes seconds to train. enough: CAEL is not trained for a target to whose
-    importance weights the log is worth so many rows (n / E w^2, from the first rows): there it has nothing to gain.
+    importance weights the log is worth so many rows (n / E w^2, from the first rows): there it has little to gain.
     cael: its settings. seed: of all of them.
 
     >>> import cael
@@ -51,7 +51,7 @@ class Auto(Estimator):
     needs: ClassVar[tuple[str, ...]] = ("propensities", "logged_probability")
     panel: ClassVar[str] = "learned"
     learn: bool = True
-    enough: float = 1000.0
+    enough: float = 800.0
     cael: CAEL = field(default_factory=CAEL)
     seed: int = 0
 

@@ -67,6 +67,7 @@ MORE: dict[str, Factory] = {
     "SLOPE": _slope,
     **{kind.__name__: _plain(kind) for kind in _OTHERS},
     "BoostedDM": lambda device, quick: cael.DM(cael.Boosting()),
+    "OffCEMFeatures": lambda device, quick: cael.OffCEM("features"),
 }
 """Estimators that a spec can name and that are not in the full panel."""
 

@@ -7,7 +7,8 @@ Log t of a world is that of seed --seeds + t, broken with the random numbers of 
 seeds below 7000. World t of the population is `cael.worlds.random_world(--seeds + t)`, two logs each. Of every log
 `cael.evaluate` is asked without learning, with SNDR as its headline, and with it, with Auto; the interval is the 95%
 interval that decisions rest on. A run that was stopped goes on where it was: each log is a line of the file that --rows
-names. --estimators adds others by name, which the evaluated logs need not be run again for.
+names. --estimators adds others by name (of `cael.experiments.registry`, or OffCEMGiven: with the clusters of a world
+that has them), which the evaluated logs need not be run again for.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from typing import Any, final
 import numpy as np
 
 import cael
-from cael.errors import CaelError
-from cael.experiments import broken
+from cael.errors import CaelError, NeedsError
+from cael.estimators.estimator import Estimator
+from cael.experiments import broken, registry
 from cael.experiments.ledger import append, in_parallel, read_lines
 from cael.experiments.trust_page import page
 from cael.experiments.trust_summary import POPULATION, SOUND, summary
@@ -35,7 +37,7 @@ from cael.log.logged import LoggedData
 from cael.policies.policy import Policy, Tabular, probabilities
 from cael.worlds import LearningWorld, MixedWorld, random_world, wide
 
-FIRST = 7000
+FIRST, GIVEN = 7000, "OffCEMGiven"
 RATES = (0.005, 0.02)
 """Success rates of the ten equal arms that compare and segments are judged on."""
 
@@ -158,10 +160,19 @@ def estimate_row(task: Task) -> dict[str, Any]:
     world, n = world_of(task.world)
     log, start = world.sample(n, task.seed), time.process_time()
     try:
-        estimate = getattr(cael, task.estimator)().estimate(log, world.target)
+        estimate = rival(task.estimator, world).estimate(log, world.target)
     except CaelError as error:
         return {"estimate": None, "why": str(error)[:200]}
     return {"estimate": numbers(estimate), "seconds": round(time.process_time() - start, 3)}
+
+
+def rival(name: str, world: Any) -> Estimator:
+    """An estimator by its name; "OffCEMGiven" needs a world that has clusters of actions."""
+    if name != GIVEN:
+        return registry.make(name)
+    if not hasattr(world, "clusters"):
+        raise NeedsError(f"{GIVEN} needs a world with clusters of actions.")
+    return cael.OffCEM(world.clusters)
 
 
 def joint_row(task: Task) -> dict[str, Any]:
@@ -280,9 +291,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.what == "page":
         page(options.out)
         return
-    unknown = [name for name in options.estimators if not isinstance(getattr(cael, name, None), type)]
-    if unknown:
-        parser.error(f"cael has no estimator {unknown[0]!r}.")
+    known = (GIVEN, *registry.ESTIMATORS, *registry.MORE)
+    if unknown := [name for name in options.estimators if name not in known]:
+        parser.error(f"there is no estimator {unknown[0]!r}; there are: {', '.join(known)}.")
     sizes = Sizes(**{name: getattr(options, name) for name in Sizes.__dataclass_fields__})
     run(options.out, options.rows, planned(sizes, options.seeds, options.only, options.estimators), options.jobs)
 

@@ -12,6 +12,10 @@ S is large where the model explains nothing, and grows when d, at this bandwidth
 allows. What the model explains is the lesser of two shares: of the reward, and of the difference between the actions
 beside the noise. A model can explain most of the reward by the context alone and know nothing about actions.
 
+The log also shows where f misses: the residual r - f is regressed on the place of the logged action between the two
+policies, w^(1/4). That takes no large weights, so it sees a bias that is hidden in the noise of V_sharp. Where the
+slope is beyond chance, what it implies for V_smooth is added to tau^2: it never moves the estimate towards the model.
+
 The bias of the blend is (1 - kappa) times that of V_smooth; the interval allows for BOUND prior standard deviations of
 it, by a prior that trusts the model less, and the share of the sharp estimate is raised until the interval is no longer
 than that of the sharp estimate alone.
@@ -35,6 +39,8 @@ MISCALIBRATION = 0.01
 SURPRISE, FEW = 3.0, 10.0
 """A squared difference is evidence of bias beyond SURPRISE (1 + FEW / rows) times its variance; rows: what the log is
 worth to the sharp estimate. With few rows its error is far from normal."""
+EVIDENT = 2.0
+"""A slope of the residual is evidence of bias beyond so many standard errors."""
 BOUND = 2.0
 """The interval allows for so many prior standard deviations of the bias."""
 FACTOR, STEPS = 1.96, 40
@@ -51,7 +57,9 @@ class PathFacts:
     roughness: (J,) D. shift: (J,) bias that the model itself predicts (0 for doubly robust forms). residual, reward:
     variances of what the model leaves, and of the rewards. noise: that of what is weighted; kurtosis: its fourth moment
     over its squared second one. explained: held-out R^2; explained_of_actions: the same of the difference between the
-    actions. hole: variance of the sharp estimate's own bias, from target mass on actions that are never logged.
+    actions. hole: variance of the sharp estimate's own bias, from target mass on actions that are never logged. slope:
+    of what the model leaves on the place of the logged action, and its standard error; placed: (J,) mean place under
+    the smoothed target, less that under the target.
     """
 
     bandwidths: Floats
@@ -72,6 +80,8 @@ class PathFacts:
     explained: float
     explained_of_actions: float
     hole: float
+    slope: tuple[float, float]
+    placed: Floats
 
     @property
     def rows(self) -> float:
@@ -87,6 +97,13 @@ class PathFacts:
     def gap(self) -> Floats:
         """The variance (J,) of value - sharp, raised towards what the second moments imply, and of the hole."""
         return steadied(self.apart, self.between, self.noise, self.kurtosis, self.n) + self.hole
+
+    @property
+    def missed(self) -> Floats:
+        """The squared bias (J,) that the slope of the residual shows, as far as it is beyond chance."""
+        slope, error = self.slope
+        missed: Floats = max(slope**2 - (EVIDENT * error) ** 2, 0.0) * self.placed**2
+        return missed
 
     def variance(self, shares: Floats) -> Floats:
         """The variance (J,) of the blends with these shares (J,) of the sharp estimate."""
@@ -127,7 +144,8 @@ def prior_of(facts: PathFacts, trust: float) -> Floats:
     explained = min(facts.explained, facts.explained_of_actions)
     left = (facts.residual * (1 - explained) ** trust + surprise) / 2
     fade = 1 / (1 + 1 / np.maximum(facts.bandwidths, 1e-9))
-    prior: Floats = rough * (left + MISCALIBRATION * facts.explained * facts.reward * fade**2) + facts.shift**2
+    prior: Floats = rough * (left + MISCALIBRATION * facts.explained * facts.reward * fade**2)
+    prior += facts.shift**2 + facts.missed
     prior[0] = 0.0
     return prior
 

@@ -66,7 +66,7 @@ def largest(smoothed: Floats, sharp: Floats, most: int) -> Largest:
 @final
 @dataclass(frozen=True, eq=False)
 class PathSums:
-    """Of some rows. sums: (5, J) of the numbers of `weights_of` after the first. tops: of each of the J bandwidths."""
+    """Of some rows. sums: (6, J) of the numbers of `weights_of` after the first. tops: of each of the J bandwidths."""
 
     sums: Floats
     tops: tuple[Largest, ...]
@@ -108,8 +108,14 @@ class Path:
 
     @property
     def columns(self) -> tuple[Member, ...]:
-        """The columns of `scores`; r - f; and f less its mean over the actions of the logging policy."""
-        return tuple(Member(self, number) for number in range(2 * len(self.bandwidths) + 4))
+        """The columns of `scores`; r - f; f less its mean over the actions of the logging policy; the place of the
+        logged action (`TOWARDS`), and its product with r - f."""
+        return tuple(Member(self, number) for number in range(2 * len(self.bandwidths) + 6))
+
+    @property
+    def residual(self) -> Member:
+        """r - f."""
+        return self.columns[-4]
 
     @property
     def controls(self) -> tuple[int, ...]:
@@ -123,15 +129,15 @@ class Path:
         return one_thread()
 
     def of(self, piece: Piece, policy: Policy, logging: Policy | None) -> tuple[Floats, PathSums]:
-        """The columns (2J + 4, n) of a batch, and its sums."""
+        """The columns (2J + 6, n) of a batch, and its sums."""
         from cael.embedding.exact.scores import columns_of
-        from cael.embedding.exact.weight_paths import CPU, DEVICE_BYTES, TABLES, cells_of, weights_of, width_of
+        from cael.embedding.exact.weight_paths import CPU, DEVICE_BYTES, TABLES, TOWARDS, cells_of, weights_of, width_of
 
         assert logging is not None
         device = self.rewards.device if self.on_device else CPU
         n, count = len(piece), len(self.bandwidths)
         weights, f_logged, f_target, f_mean = np.empty((count, n)), np.empty(n), np.empty(n), np.empty(n)
-        sums, pitches = np.zeros((5, count)), self.bandwidths * self.unit
+        sums, pitches = np.zeros((6, count)), self.bandwidths * self.unit
         fold, whole = piece.folds(self.folds, self.seed), piece.batch()
         width = width_of(policy, whole.part(slice(0, 1)), self.drawn)
         size = max(1, (DEVICE_BYTES if self.on_device else BATCH_BYTES) // (8 * TABLES * width))
@@ -146,5 +152,6 @@ class Path:
                 f_target[part], f_mean[part] = (np.einsum("ij,ij->i", p, cells.f) for p in (cells.pi, cells.mu))
         columns = columns_of(weights, f_logged, f_target, piece.rewards, self.form, self.r0)
         tops = tuple(largest(smoothed, weights[0], self.top) for smoothed in weights)
-        others = np.stack([piece.rewards - f_logged, f_logged - f_mean])
+        left, place = piece.rewards - f_logged, weights[0] ** TOWARDS
+        others = np.stack([left, f_logged - f_mean, place, place * left])
         return np.concatenate([columns, others]), PathSums(sums, tops)

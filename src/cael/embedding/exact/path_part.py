@@ -18,6 +18,9 @@ from cael.inference.diagnostics import Diagnostics
 from cael.inference.estimate import Estimate
 from cael.inference.reach import Pooled
 
+SAME = 1e-12
+"""Places whose relative variance is smaller than this are all the same."""
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -40,7 +43,7 @@ class PathPart(Part):
 
 def noise_of(path: Path) -> Column:
     """What the weights of a path are multiplied with: r - f, or r."""
-    return path.columns[-2] if is_robust(path.form) else Reward()
+    return path.residual if is_robust(path.form) else Reward()
 
 
 @final
@@ -55,13 +58,14 @@ class KeptPath:
     """
 
     def __init__(self, answer: Answer, path: Path) -> None:
-        *columns, left, control = path.columns
+        *columns, left, control, place, product = path.columns
         self.answer, self.columns, self.target = answer, tuple(columns), path.target
         self.sums = answer.partial.groups[answer.work.groups.index(path)]
         self.n, self.r0, self.means = answer.n, answer.r0, answer.means(self.columns)
         self.bandwidths, self.unit, self.drawn = path.bandwidths, path.unit, path.drawn
-        self.second, self.cross, self.roughness, self.lost, smoothed = self.sums.sums / self.n
-        self.shift = smoothed - self.means[0]
+        self.second, self.cross, self.roughness, self.lost, smoothed, placed = self.sums.sums / self.n
+        self.shift, self.placed = smoothed - self.means[0], placed - placed[0]
+        self.slope = slope_of(answer, left, place, product)
         self.residual, self.reward = answer.variance(left), answer.variance(Reward())
         self.explained_of_actions = _share(answer.variance(control), self.residual)
         self.noise, self.kurtosis = answer.tails(noise_of(path))
@@ -85,6 +89,17 @@ class KeptPath:
         """The estimate whose contributions are the score, of weights with this second moment."""
         estimate = self.answer.estimate(name, self.columns, score, diagnostics)
         return steadied(self.answer, estimate, Pooled(second, self.noise, self.kurtosis))
+
+
+def slope_of(answer: Answer, left: Column, place: Column, product: Column) -> tuple[float, float]:
+    """The slope of r - f on the place of the logged action, and its standard error; product: of the two columns."""
+    columns, spread = (left, place, product), answer.variance(place)
+    mean_left, mean_place, mean_product = answer.means(columns)
+    if spread <= SAME * mean_place**2:
+        return 0.0, 0.0
+    score = Score(0.0, np.array([-mean_place, -mean_left, 1.0]))
+    error = answer.combination(columns, score).stderr
+    return float(mean_product - mean_left * mean_place) / spread, error / spread
 
 
 def _share(part: float, rest: float) -> float:

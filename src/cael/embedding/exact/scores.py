@@ -185,6 +185,8 @@ def path_facts(rows: KeptPath, explained: float, scores: list[Score], form: str)
         explained=explained,
         explained_of_actions=rows.explained_of_actions,
         hole=float(rows.lost[0]) ** 2 * rows.noise,
+        slope=rows.slope if robust else (0.0, 0.0),
+        placed=rows.placed,
     ), anchor
 
 

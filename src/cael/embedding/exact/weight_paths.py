@@ -23,26 +23,30 @@ DEVICE_BYTES = 2**28
 DEVICE_CELLS = 2**21
 """Rows times actions from which on the weights are made where the networks are; a device that trains for several
 processes has better things to do with less."""
+TOWARDS = 0.25
+"""The place of an action between the two policies is its weight w to this power: it rises with w, and has no tail."""
 CPU = torch.device("cpu")
 
 
 def weights_of(cells: Cells, pitches: Floats, device: torch.device = CPU) -> Floats:
-    """(6, J, b) of b rows and J bandwidths; pitches: (J,) bandwidths times the unit, the first 0 (the plain ratio), the
+    """(7, J, b) of b rows and J bandwidths; pitches: (J,) bandwidths times the unit, the first 0 (the plain ratio), the
     last infinite (weights of 1). device: of the arithmetic.
 
     W of the logged action; sum_a mu W^2, what W^2 is on average in this row; the same of W w; roughness, as of
-    `codes.Smoothed`; target mass that no weight carries; sum_a mu W f, the mean of f under the smoothed target.
+    `codes.Smoothed`; target mass that no weight carries; sum_a mu W f and sum_a mu W w^TOWARDS, the means of f and of
+    the place of the actions under the smoothed target.
     """
     if device.type != "cpu":
         return weights_on(device, cells, pitches)
-    mu, numbers = cells.mu, np.empty((6, len(pitches), len(cells.f)))
+    mu, numbers = cells.mu, np.empty((7, len(pitches), len(cells.f)))
+    place = cells.ratio**TOWARDS
     for j, pitch in enumerate(pitches):
         smooth = cells.smooth(pitch)
         w = smooth.weights
         second = np.einsum("ij,ij,ij->i", mu, w, w) if j else cells.second
         cross = np.einsum("ij,ij,ij->i", mu, w, cells.ratio) if j else cells.second
-        smoothed = np.einsum("ij,ij,ij->i", mu, w, cells.f)
-        numbers[:, j] = cells.logged(w), second, cross, smooth.roughness, smooth.lost, smoothed
+        smoothed, placed = (np.einsum("ij,ij,ij->i", mu, w, values) for values in (cells.f, place))
+        numbers[:, j] = cells.logged(w), second, cross, smooth.roughness, smooth.lost, smoothed, placed
     return numbers
 
 
@@ -53,7 +57,8 @@ def weights_on(device: torch.device, cells: Cells, pitches: Floats) -> Floats:
         for values in (cells.f, cells.mu, cells.pi, cells.ratio, cells.second, cells.lost)
     )
     logged = torch.as_tensor(np.array(cells.own), device=device)[:, None]
-    numbers = torch.empty(6, len(pitches), len(f), dtype=torch.float64, device=device)
+    numbers = torch.empty(7, len(pitches), len(f), dtype=torch.float64, device=device)
+    place = ratio**TOWARDS
     with deterministic():
         for j, pitch in enumerate(pitches.tolist()):
             sharp = ratio, lost, torch.zeros_like(second)
@@ -61,8 +66,8 @@ def weights_on(device: torch.device, cells: Cells, pitches: Floats) -> Floats:
             rough = rough + (0.5 * gone if j and cells.drawn is not None else 0.0)
             mass = mu * w
             square, cross = ((mass * w).sum(dim=1), (mass * ratio).sum(dim=1)) if j else (second, second)
-            parts = w.gather(1, logged)[:, 0], square, cross, rough, gone, (mass * f).sum(dim=1)
-            numbers[:, j] = torch.stack(parts)
+            means = (mass * f).sum(dim=1), (mass * place).sum(dim=1)
+            numbers[:, j] = torch.stack((w.gather(1, logged)[:, 0], square, cross, rough, gone, *means))
     return numbers.cpu().numpy()
 
 
