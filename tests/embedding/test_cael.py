@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import cael
-from cael.embedding.exact import codes
+from cael.embedding.exact import codes, path_part
 from cael.embedding.exact.flagship import BANDWIDTHS, FORMS
 from cael.estimators.problem import Problem
 from cael.estimators.selection import slope
+from cael.inference import intervals as inference
 from cael.testing import example
 from cael.worlds import DeficientWorld, EmbeddingWorld, PaperWorld
 
@@ -410,3 +411,22 @@ def test_it_prints_what_it_learned():
     wide = replace(QUICK, selector=math.inf).estimate(LOG, POLICY)
     assert dict(wide.facts())["bandwidth"].startswith("infinite")
     assert wide.to_dict()["diagnostics"]["embedding"]["bandwidth"] is None
+
+
+@pytest.mark.parametrize("clusters", [None, np.arange(240) // 3])
+def test_the_slope_of_what_the_model_leaves_is_that_of_least_squares(monkeypatch, clusters):
+    """Its standard error is that of no slope, as the question is whether there is one."""
+    kept, choose = [], path_part.choose_bandwidth
+
+    def watched(name, rows, *rest):
+        kept.append(rows)
+        return choose(name, rows, *rest)
+
+    monkeypatch.setattr(path_part, "choose_bandwidth", watched)
+    QUICK.estimate(log_of(240, clusters=clusters), target(4))
+    answer = kept[0].answer
+    *_, left, _, place, _ = answer.work.groups[0].columns
+    e, x = answer.single(left).rows, answer.single(place).rows
+    pull = (x - x.mean()) * (e - e.mean())
+    error = inference.stderr(inference.units(pull - pull.mean(), clusters)) / x.var()
+    assert kept[0].slope == pytest.approx((np.polyfit(x, e, 1)[0], error), rel=1e-9)

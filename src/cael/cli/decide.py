@@ -58,7 +58,7 @@ def evaluate(
     budget
         Seconds of training at most; without it training ends when it no longer helps.
     windows
-        Also give values for so many stretches of time.
+        Also give values for so many time periods.
     calibrate
         Also plant known rewards on this log, rank the estimators on them and check their intervals.
     gate

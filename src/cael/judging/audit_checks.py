@@ -58,7 +58,7 @@ class Frequency:
 @final
 @dataclass(frozen=True)
 class Period:
-    """One of the equally large stretches of time: rows, mean reward, mean propensity, and by how many standard errors
+    """One of the equally large time periods: rows, mean reward, mean propensity, and by how many standard errors
     the propensities are off in it (None: not known)."""
 
     number: int
@@ -233,7 +233,7 @@ def surprise_check(answer: Answer, limits: Thresholds) -> Check | None:
 
 
 def by_period(answer: Answer, blocks: Sequence[Stretch], propensities: Sequence[float | None]) -> tuple[Period, ...]:
-    """Rows, mean reward, mean propensity and z of the propensities in each stretch of time.
+    """Rows, mean reward, mean propensity and z of the propensities in each time period.
 
     The spread is that of the whole log: a stretch has too few rows for one of its own when 1 / propensity is skewed.
     """
@@ -257,10 +257,10 @@ def period_check(periods: tuple[Period, ...], limits: Thresholds) -> Check | Non
     p_values = holm(np.array([two_sided(z) for _, z in tested]))
     off = [pair for pair, p in zip(tested, p_values, strict=True) if p < limits.p_value]
     if not off:
-        return Check("periods", "pass", None, f"The propensities hold in each of {len(tested)} stretches of time.")
+        return Check("periods", "pass", None, f"The propensities hold in each of {len(tested)} time periods.")
     most, z = max(off, key=lambda pair: abs(pair[1]))
     message = (
-        f"The propensities do not hold in {len(off)} of {len(tested)} stretches of time; stretch {most.number + 1} is "
+        f"The propensities do not hold in {len(off)} of {len(tested)} time periods; period {most.number + 1} is "
         f"{z:+.1f} standard errors off."
     )
     return Check("periods", "warn", z, message)
@@ -295,7 +295,7 @@ def duplicates(log: LoggedData, n: int, limits: Thresholds) -> Check:
     if log.timestamps is not None:
         context.append(log.timestamps.view("i8") if log.timestamps.dtype.kind == "M" else log.timestamps)
     if not context:
-        return Check("duplicates", "unknown", None, "Without contexts or timestamps, copied rows cannot be told apart.")
+        return Check("duplicates", "unknown", None, "Without contexts or timestamps, copied rows cannot be recognised.")
     same, match, chance = repeats(row_keys(context), row_keys([*context, log.actions, log.rewards]), log.propensities)
     share, excess = match / len(log), match - float(chance.sum())
     status = limits.status("duplicates", share)
@@ -326,7 +326,7 @@ def support(log: LoggedData, counts: Survey, limits: Thresholds) -> Check:
 
 
 def reward(log: LoggedData, limits: Thresholds) -> Check:
-    """Whether the rewards can tell policies apart, and whether a few of them decide the mean."""
+    """Whether the rewards differ enough to compare policies, and whether a few of them decide the mean."""
     r = log.rewards
     if (r == r[0]).all():
         return Check("rewards", "fail", float(r[0]), f"Every reward is {r[0]:g}: no policy can be told from another.")

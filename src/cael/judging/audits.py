@@ -37,7 +37,7 @@ class Audit(Shown):
 
     checks: each with a status and a sentence. actions: the frequencies that are furthest off, at most 20. deciles: how
     often actions were taken whose stated probability lies in a range (empty where the logging policy is not known).
-    periods: the log in stretches of time. fingerprint: of the log.
+    periods: the log in time periods. fingerprint: of the log.
     """
 
     log: str
@@ -88,7 +88,7 @@ def audit(
 
     thresholds: where a doubt becomes a warning or a failure. p_value: below it a deviation counts as beyond chance, by
     default that of the thresholds; every family of tests (actions, deciles, periods) keeps its chance of even one false
-    alarm below it (Holm). blocks: stretches of time, in the order of the timestamps, or of the rows where there are
+    alarm below it (Holm). blocks: time periods, in the order of the timestamps, or of the rows where there are
     none. names: (k,) of the actions, for the messages; their numbers if None. log: in memory, or scanned (`cael.scan`):
     counts, sums, surprise, periods and the drift of the rewards are of all its rows, the other checks of a sample.
 
@@ -109,7 +109,7 @@ def audit(
     answer = ask(engine_log, {"uniform": uniform} if only_logged else {}, [])
     if answer.n < 2 * blocks or blocks > STRETCHES:
         raise InputError(
-            f"an audit needs at least {2 * blocks} rows, 2 for each of {blocks} stretches of time (at most "
+            f"an audit needs at least {2 * blocks} rows, 2 for each of {blocks} time periods (at most "
             f"{STRETCHES}); the log has {answer.n}. Pass a smaller blocks=."
         )
     rows, _ = in_memory(log, uniform, 0)

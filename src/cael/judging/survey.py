@@ -22,7 +22,7 @@ MOST_ROWS = 200_000
 MOST_CELLS = 100_000
 """Rows times columns of what is permuted: a thirtieth of a second."""
 SHUFFLED_ROWS, SHUFFLED_STRETCHES = 99, 199
-"""Permutations of rows and of stretches of time: p-values down to 0.01 and 0.005 are exact."""
+"""Permutations of rows and of time periods: p-values down to 0.01 and 0.005 are exact."""
 ROUNDING = 1e-9
 
 

@@ -36,7 +36,7 @@ class FittedOutcome(ABC):
         return self.at(batch, batch.actions[:, None])[:, 0]
 
     def at(self, batch: Batch, actions: Ints) -> Floats:
-        """q(x_i, a) of some actions (b, m), shape (b, m); what an entry of -1 has is of no account."""
+        """q(x_i, a) of some actions (b, m), shape (b, m); the prediction at an entry of -1 is not used."""
         return batch.in_parts(
             lambda part, rows: np.take_along_axis(self.predict(part), np.maximum(actions[rows], 0), axis=1)
         )

@@ -54,8 +54,8 @@ class Evaluation(Shown):
     def lift(self) -> Estimate:
         """The best estimate minus the mean logged reward, paired row by row; its bias is that of the best estimate.
 
-        Where the logging policy is known in full, what chance did to the logged actions is taken out, so that the value
-        is not exactly the difference of the two.
+        Where the logging policy is known in full, it is adjusted by a control variate for the random choice of logged
+        actions, so that the value is not exactly the difference of the two.
         """
         return lift_of(self.best, self.baseline, self.controls)
 

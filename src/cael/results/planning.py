@@ -1,4 +1,4 @@
-"""plan: how many rows, or how much exploration, it takes to tell a lift apart."""
+"""plan: how many rows, or how much exploration, it takes to detect a lift."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ class PlanOption:
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan(Shown):
-    """What it takes to tell a lift from no lift, two-sided at `level`, with probability `power`.
+    """What it takes to detect a lift, two-sided at `level`, with probability `power`.
 
     lift: in units of the reward. baseline: the mean logged reward. n: rows of the log. detectable: the smallest lift
-    that this log can tell apart (None: none at all). options: one for each share of exploration, as rows of a new log.
+    that this log can detect (None: none at all). options: one for each share of exploration, as rows of a new log.
     enough: the smallest share of exploration with which `rows` new rows are enough (None: none of them). checks:
     doubts about the plan.
     """
@@ -90,10 +90,10 @@ class Plan(Shown):
     def sentences(self) -> list[str]:
         """The answer in words."""
         goal = f"a lift of {self.lift:.4g}" + (f" ({self.lift / abs(self.baseline):.2%})" if self.baseline else "")
-        size = f"This log of {self.n:,} rows can tell a lift of {self.detectable or 0:.4g} from none."
+        size = f"This log of {self.n:,} rows can detect a lift of {self.detectable or 0:.4g}."
         need = f"That is enough for {goal}, which takes {self.rows_needed or 0:,} rows."
         if self.rows_needed is None:
-            need = f"No number of rows of the old policy tells {goal} apart: it never plays what is asked about."
+            need = f"No number of rows of the old policy detects {goal}: it never plays what is asked about."
         elif self.more_rows:
             need = f"To tell {goal} apart takes {self.rows_needed:,} rows, {self.more_rows:,} more than there are."
         share = f"With {self.rows:,} new rows, no share of uniform exploration is enough."
@@ -136,7 +136,7 @@ def plan(
     seed: int = 0,
     thresholds: Thresholds | None = None,
 ) -> Plan:
-    """How many rows tell a lift of the policy over the logging policy from no lift; and how many with exploration.
+    """How many rows it takes to detect a lift of the policy over the logging policy; and how many with exploration.
 
     lift: as a share of the mean logged reward, or in units of the reward with relative=False. rows: the size of the
     new log for which the least exploration is looked for (as many as there are, by default). exploration: shares of
