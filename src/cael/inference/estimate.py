@@ -264,6 +264,9 @@ class Estimate:
         sums = (scale * np.bincount(codes, weights=self.contributions)).astype(np.float64)
         return sums, (float(low.min()), float(high.max()))
 
+    def __float__(self) -> float:
+        return self.value
+
     def __sub__(self, other: Estimate) -> Estimate:
         """The paired contrast: difference of the values, standard error from the row-wise differences."""
         if not isinstance(other, Estimate):

@@ -7,7 +7,7 @@ that belong together are summed first, so every method below is cluster-robust.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import final
 
@@ -35,6 +35,10 @@ class Interval:
 
     def __contains__(self, value: float) -> bool:
         return self.low <= value <= self.high
+
+    def __iter__(self) -> Iterator[float]:
+        """low, high = interval."""
+        return iter((self.low, self.high))
 
     @property
     def width(self) -> float:

@@ -28,6 +28,7 @@ from cael.log.scanned import ScannedLog
 from cael.policies.policy import Policy
 from cael.results.evaluate import controls_for, controls_of, default_estimator, refuse_constant_rewards, warn
 from cael.results.evaluation import direction
+from cael.results.plots import plotted
 from cael.results.sheet import Column, Note, Sheet, Shown, by_sentence, level_text, named, text_of
 
 
@@ -118,6 +119,10 @@ class Comparison(Shown):
         notes = tuple(Note(doubt, "warn") for doubt in self.doubts())
         title = f"by {self.estimator}; logging policy: {' ± '.join(base)}"
         return Sheet(title, columns, rows, (), notes, tuple(map(_style, self.rows)))
+
+    def plot(self, axes: Any = None) -> Any:
+        """The simultaneous intervals of all lifts, on Matplotlib's axes, which are returned."""
+        return plotted(self.sheet(), "interval", "lift", (0.0, "no lift"), axes)
 
     def doubts(self) -> list[str]:
         """The reasons of all verdicts, each once, with the policies that it concerns."""

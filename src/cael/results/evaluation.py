@@ -16,6 +16,7 @@ from cael.inference.overlap import Overlap
 from cael.inference.reach import allowance
 from cael.judging.thresholds import Thresholds
 from cael.judging.verdict import Verdict
+from cael.results.plots import plotted
 from cael.results.sheet import Column, Note, Sheet, Shown, by_sentence, level_text, named, signed, text_of
 
 
@@ -133,6 +134,10 @@ class Evaluation(Shown):
         notes = tuple(Note(doubt, "warn") for doubt in self.doubts())
         styles = tuple(map(self._style, self.estimates))
         return Sheet(f"{self.policy} on\n{self.log}", columns, rows, summary, notes, styles)
+
+    def plot(self, axes: Any = None) -> Any:
+        """The intervals of all estimates and the logging policy's value, on Matplotlib's axes, which are returned."""
+        return plotted(self.sheet(), "interval", "value", (self.baseline.value, "logging policy"), axes)
 
     def _style(self, estimate: Estimate) -> str:
         doubtful = self.verdict.level == "refuse" or rests_on_little(estimate, self.verdict.thresholds)

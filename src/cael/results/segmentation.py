@@ -31,6 +31,7 @@ from cael.log.scanned import ScannedLog
 from cael.policies.policy import Policy
 from cael.results.evaluate import controls_for, controls_of, default_estimator, refuse_constant_rewards, warn
 from cael.results.evaluation import direction
+from cael.results.plots import plotted
 from cael.results.segment_noise import influence, noise_in, value_of
 from cael.results.sheet import Column, Note, Sheet, Shown, level_text, named
 
@@ -121,6 +122,10 @@ class Segments(Shown):
         )  # fmt: skip
         styles = tuple(row.direction for row in self.rows)
         return Sheet(f"{self.estimator}, by {self.kind}", columns, rows, (Note(self.sentence()),), (), styles)
+
+    def plot(self, axes: Any = None) -> Any:
+        """The simultaneous intervals of the lift by segment, on Matplotlib's axes, which are returned."""
+        return plotted(self.sheet(), "interval", "lift", (0.0, "no lift"), axes)
 
 
 MOST_SEGMENTS = 1000

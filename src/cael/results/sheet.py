@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, final
 
 from cael.inference.intervals import Interval
+from cael.results.frames import frame_of
 from cael.results.pictures import axis, picture
 
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 Row = TypeVar("Row")
 Cell: TypeAlias = str | float | Interval | tuple[float, float] | None
-PICTURE, SMALL_PICTURE = 25, 12
+PICTURE, SMALL_PICTURE, NAME = 25, 12, 12
+"""Characters of a picture where there is room and where there is little, and of the name of a row that stays."""
 MARKS = {"pass": "✓", "unknown": "·", "warn": "!", "fail": "✗"}
 COLOURS = {
     "pass": "green", "unknown": "dim", "warn": "yellow", "fail": "red", "ok": "green", "caution": "yellow",
@@ -175,9 +177,14 @@ class Sheet:
 
     def _printed(self, width: int) -> list[tuple[str, Any, list[str]]]:
         """(head, side, texts) of the columns that a terminal has room for, with the pictures of their intervals."""
-        whole = self._columns(PICTURE, wide=True)
-        taken = sum(max(len(text) for text in (head, *texts)) + 3 for head, _, texts in whole)
-        return whole if taken <= width else self._columns(SMALL_PICTURE, wide=False)
+        for size, wide in ((PICTURE, True), (SMALL_PICTURE, False)):
+            columns = self._columns(size, wide=wide)
+            if sum(max(len(text) for text in (head, *texts)) + 3 for head, _, texts in columns) <= width:
+                return columns
+        narrow = self._columns(SMALL_PICTURE, wide=False)
+        # Names may be cut to make room for pictures; numbers may not, and then the pictures go.
+        least = NAME + sum(max(len(text) for text in (head, *texts)) + 3 for head, _, texts in narrow[1:])
+        return narrow if least <= width else self._columns(0, wide=False)
 
     def _columns(self, size: int, *, wide: bool) -> list[tuple[str, Any, list[str]]]:
         drawn = []
@@ -185,7 +192,7 @@ class Sheet:
             if wide or not column.wide:
                 side = "left" if column.kind == "text" or column.point else "right"
                 drawn.append((column.title, side, [row[at] for row in self.texts()]))
-            if column.point is not None:
+            if column.point is not None and size:
                 drawn.append(("", "left", self._pictures(column.name, column.point, size)))
         return drawn
 
@@ -208,6 +215,13 @@ class Shown(ABC):
 
     def _repr_html_(self) -> str:
         return self.sheet().html()
+
+    def to_frame(self, library: str | None = None) -> Any:
+        """The rows that are printed, in full precision, as a data frame of pandas, or of polars where that is missing.
+
+        An interval is two columns, its ends. library: "pandas" or "polars" to choose.
+        """
+        return frame_of(self.sheet(), library)
 
 
 def named(kind: str, rows: Mapping[str, Row], name: str, most: int | None = None) -> Row:
