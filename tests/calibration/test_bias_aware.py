@@ -9,7 +9,6 @@ import pytest
 import cael
 from cael.worlds import PaperWorld
 
-pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
 
 TRIALS, ROWS, LEVEL = 200, 400, 0.95

@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 
 from cael.embedding.exact.scores import WeightNumbers, choose_bandwidth, columns_of, scores_of
 from cael.embedding.exact.weight_paths import cells_of, unit_of, weights_of
@@ -113,7 +112,8 @@ def estimate_from(name, problem, path, rewards, form, selector):
 
 def products_of_inputs(inputs, delta, a):
     """The sum over rows of input times delta (T, B, h), for all inputs: (T, F + k, h)."""
-    t, _, h = delta.shape
-    sums = torch.zeros(t, inputs.own.shape[1], h, dtype=delta.dtype)
-    sums = sums.scatter_add(1, a[..., None].expand(-1, -1, h), delta)
-    return torch.cat([inputs.phi.T @ sums, sums * inputs.own[..., None]], dim=1)
+    phi, own, delta, a = (np.asarray(each) for each in (inputs.phi, inputs.own, delta, a))
+    sums = np.zeros((len(delta), own.shape[1], delta.shape[2]), delta.dtype)
+    for t in range(len(delta)):
+        np.add.at(sums[t], a[t], delta[t])
+    return np.concatenate([phi.T @ sums, sums * own[..., None]], axis=1)

@@ -154,13 +154,17 @@ def test_propensities_alone_leave_cael_out():
     assert found.diagnostics.bias_bound == 0  # what is not known to be unsupported is not counted
 
 
-def test_without_torch_cael_is_left_out_and_the_message_says_how_to_get_it(monkeypatch):
+def test_a_gpu_without_torch_is_left_out_and_the_message_says_what_to_install(monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "torch" else find(name, *more))
-    found = cael.Auto().estimate(LOG, POLICY)
+    here, there, either = (
+        replace(TINY, growth=replace(TINY.growth, device=device)) for device in ("cpu", "cuda", "auto")
+    )
+    found = cael.Auto(cael=there).estimate(LOG, POLICY)
     (said,) = left_out(found)
-    assert said == "Auto left CAEL out: it needs torch, which is not installed (pip install 'cael[learn]')."
+    assert "device='cuda' needs torch, which is not installed: pip install 'cael[torch]'." in said
     assert found.value == cael.Auto(learn=False).estimate(LOG, POLICY).value
+    assert either.estimate(LOG, POLICY).value == here.estimate(LOG, POLICY).value
 
 
 def test_learn_false_leaves_nothing_out_silently():

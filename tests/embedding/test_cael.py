@@ -10,18 +10,15 @@ import pytest
 
 import cael
 from cael.embedding.exact import codes, path_part
+from cael.embedding.exact.blend import BOUND
 from cael.embedding.exact.flagship import BANDWIDTHS, FORMS
+from cael.embedding.exact.rewards import SparseRewards, blocks, sparse_rewards
 from cael.estimators.problem import Problem
 from cael.estimators.selection import slope
 from cael.inference import intervals as inference
 from cael.testing import example
 from cael.worlds import DeficientWorld, EmbeddingWorld, PaperWorld
-
-torch = pytest.importorskip("torch")
-
-from cael.embedding.exact.blend import BOUND  # noqa: E402
-from cael.embedding.exact.rewards import SparseRewards, blocks, sparse_rewards  # noqa: E402
-from tests.embedding.by_hand import WeightPath, contributions, estimate_from, weight_path  # noqa: E402
+from tests.embedding.by_hand import WeightPath, contributions, estimate_from, weight_path
 
 TINY = cael.Growth(steps=20, hidden=8, penalties=(1.5,), restarts=1)
 QUICK = cael.CAEL(growth=TINY)

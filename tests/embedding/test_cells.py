@@ -9,17 +9,14 @@ import pytest
 
 import cael
 from cael.embedding.exact import codes
+from cael.embedding.exact import inputs as action_inputs
+from cael.embedding.exact.grid import all_cells, drawn_cells
+from cael.embedding.exact.rewards import sparse_rewards
 from cael.engine.drawn import sample_in_memory
 from cael.policies import draws
 from cael.policies.policy import draw, probabilities
 from cael.testing import example
-
-torch = pytest.importorskip("torch")
-
-from cael.embedding.exact import inputs as action_inputs  # noqa: E402
-from cael.embedding.exact.grid import all_cells, drawn_cells  # noqa: E402
-from cael.embedding.exact.rewards import sparse_rewards  # noqa: E402
-from tests.embedding.by_hand import products_of_inputs, weight_path  # noqa: E402
+from tests.embedding.by_hand import products_of_inputs, weight_path
 
 TINY = cael.Growth(steps=20, hidden=8, penalties=(1.5,), restarts=1)
 QUICK = cael.CAEL(growth=TINY)
@@ -251,10 +248,10 @@ def test_a_longer_log_trains_on_a_sample_and_says_so():
 
 
 def test_norms_of_the_inputs_are_those_of_their_products(monkeypatch):
-    generator = torch.Generator().manual_seed(0)
-    inputs = action_inputs.ActionInputs(torch.randn(9, 2, generator=generator), torch.rand(5, 9, generator=generator))
-    delta, a = torch.randn(5, 30, 4, generator=generator), torch.randint(0, 7, (5, 30), generator=generator)
-    slow = products_of_inputs(inputs, delta, a).norm(dim=2)
-    torch.testing.assert_close(inputs.norms(delta, a), slow)
+    rng = np.random.default_rng(0)
+    inputs = action_inputs.ActionInputs(rng.normal(size=(9, 2)), rng.random((5, 9)))
+    delta, a = rng.normal(size=(5, 30, 4)), rng.integers(0, 7, (5, 30))
+    slow = np.linalg.norm(products_of_inputs(inputs, delta, a), axis=2)
+    np.testing.assert_allclose(inputs.norms(delta, a), slow)
     monkeypatch.setattr(action_inputs, "SUMS", 60)
-    torch.testing.assert_close(inputs.norms(delta, a), slow)
+    np.testing.assert_allclose(inputs.norms(delta, a), slow)

@@ -7,16 +7,18 @@ import pytest
 import torch
 
 import cael
+from cael.embedding.arrays import NUMPY
 from cael.embedding.exact import rewards
-from cael.embedding.exact import sparse_network as sparse
 from cael.embedding.exact import weight_paths as paths
 from cael.embedding.exact.weight_paths import cells_of, weights_of
 from cael.embedding.graphs import Replayed
+from cael.embedding.tensors import Torch
 from cael.worlds import PaperWorld
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU on this machine")
 
 WORLD = PaperWorld(n_actions=20, action_dim=3)
+CUDA = Torch(torch.device("cuda"))
 SHORT = cael.Growth(steps=30, penalties=(0.5, 2.0), restarts=1, device="cuda")
 
 
@@ -30,7 +32,7 @@ def losses(settings, count=2):
 
 def test_a_graph_does_what_its_step_does(monkeypatch):
     replayed = losses(SHORT)
-    monkeypatch.setattr(sparse, "Replayed", lambda step, state: step)
+    monkeypatch.setattr(Torch, "repeated", lambda self, step, state: step)
     for graph, plain in zip(replayed, losses(SHORT), strict=True):
         np.testing.assert_array_equal(graph, plain)
 
@@ -70,12 +72,12 @@ def test_cael_says_what_it_says_on_the_cpu(candidates, least, monkeypatch):
 def test_weights_are_those_of_the_cpu(drawn):
     """All but the predictions of f, which are taken from one network: to ten digits."""
     log = logs(1, n=3000)[0]
-    fitted = rewards.sparse_rewards([log], SHORT, 3, [0])[0].to(device="cpu")
+    fitted = rewards.sparse_rewards([log], SHORT, 3, [0])[0].in_numpy()
     cells = cells_of(log.logging, WORLD.target, fitted, 0, next(log.batches(width=1)), drawn, 0)
     pitches = np.array([0.0, 1e-9, 0.03, 0.4, 3.0, np.inf])
-    here, there = (weights_of(cells, pitches, torch.device(device)) for device in ("cuda", "cpu"))
+    here, there = (weights_of(cells, pitches, xp) for xp in (CUDA, NUMPY))
     np.testing.assert_allclose(here, there, rtol=1e-10, atol=1e-12)
-    np.testing.assert_array_equal(here, weights_of(cells, pitches, torch.device("cuda")))
+    np.testing.assert_array_equal(here, weights_of(cells, pitches, CUDA))
 
 
 @pytest.mark.parametrize("preset", ["paper", "through"])

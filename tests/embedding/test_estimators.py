@@ -22,6 +22,7 @@ from cael.embedding.network import ActionNetwork  # noqa: E402
 from cael.embedding.published import inner  # noqa: E402
 from cael.embedding.published import objective as objective_module  # noqa: E402
 from cael.embedding.stream import Stream  # noqa: E402
+from cael.embedding.tensors import Torch  # noqa: E402
 
 LOG, POLICY = example()
 SMALL = cael.NetworkSettings(hidden=16)
@@ -256,7 +257,7 @@ def test_ael_presets_differ(trained, monkeypatch):
     monkeypatch.setitem(AEL_PRESETS, "trained", (30, *AEL_PRESETS["trained"][1:]))
     before, after = (cael.AELMIPS(preset).estimate(LOG, POLICY) for preset in ("repository", "trained"))
     assert before.value != after.value
-    start = ActionNetwork(5, 8, None, True).init(Stream([0], torch.device("cpu")))["onehot"]
+    start = ActionNetwork(5, 8, None, True).init(Stream([0], Torch(torch.device("cpu"))))["onehot"]
     moved = [float((each["onehot"] - start).abs().max()) for each in trained]
     assert moved[0] < 0.05  # the published rate hardly moves the embedding
     assert moved[1] > 0.5

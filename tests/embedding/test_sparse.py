@@ -13,7 +13,9 @@ from cael.testing import example
 
 torch = pytest.importorskip("torch")
 
-from cael.embedding import build  # noqa: E402
+from cael.embedding import rows as blocks  # noqa: E402
+from cael.embedding.arrays import NUMPY  # noqa: E402
+from cael.embedding.batches import TrialData  # noqa: E402
 from cael.embedding.exact import rewards  # noqa: E402
 from cael.embedding.exact import sparse_network as sparse  # noqa: E402
 from cael.embedding.exact.inputs import ActionInputs, action_inputs_of, standardised  # noqa: E402
@@ -22,10 +24,10 @@ from cael.embedding.exact.reward_network import gradients, of_actions, predict, 
 from cael.embedding.rows import gather_rows  # noqa: E402
 from cael.embedding.settings import Growth  # noqa: E402
 from cael.embedding.stream import Stream  # noqa: E402
-from cael.embedding.training import TrialData  # noqa: E402
+from cael.embedding.tensors import Torch  # noqa: E402
 from tests.embedding.by_hand import products_of_inputs  # noqa: E402
 
-CPU = torch.device("cpu")
+TORCH = Torch(torch.device("cpu"))
 TINY = Growth(steps=20, hidden=8, penalties=(1.5,), restarts=1)
 LOG = example()[0]
 
@@ -84,7 +86,7 @@ def test_products_are_sums_over_rows(kind):
     assert found.shape == (2, inputs.count, 4)
     for t, number in np.ndindex(2, inputs.count):
         slow = sum(slow_value(inputs, t, int(a[t, i]), number) * delta[t, i] for i in range(7))
-        torch.testing.assert_close(found[t, number], torch.as_tensor(slow), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(found[t, number], slow, rtol=1e-5, atol=1e-5)
 
 
 def test_no_active_input_is_no_value():
@@ -96,19 +98,21 @@ def test_no_active_input_is_no_value():
 @pytest.mark.parametrize("most", [0, 10**6])
 def test_inputs_from_a_table_are_those_that_are_made_each_time(most, monkeypatch):
     monkeypatch.setattr("cael.embedding.exact.inputs.SUMS", most)
-    inputs = action_inputs_of([LOG, LOG], 2, CPU)
+    inputs = action_inputs_of([LOG, LOG], 2, TORCH)
     a = torch.tensor(np.random.default_rng(0).integers(0, LOG.n_actions, (4, 30)))
     active = torch.tensor([[0, 3], [1, 2], [5, 0], [4, 6]])
     assert torch.equal(inputs.lookup(active)(a), inputs.values(a, active))
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_rows_that_are_gathered(shared):
-    values = torch.arange(24.0).reshape(1, 4, 6).expand(3, -1, -1) if shared else torch.arange(72.0).reshape(3, 4, 6)
-    rows = torch.tensor([[0, 3], [2, 2], [1, 0]])
-    expected = torch.stack([values[t][rows[t]] for t in range(3)])
-    assert torch.equal(gather_rows(values, rows), expected)
-    assert torch.equal(gather_rows(values[:, :, 0], rows), expected[..., 0])
+@pytest.mark.parametrize("tables", [1, 2, 6])
+def test_rows_that_are_gathered(tables):
+    """Trials in a row share a table."""
+    values = np.arange(24 * tables).reshape(tables, 4, 6)
+    rows = np.array([[0, 3], [2, 2], [1, 0], [0, 0], [3, 1], [2, 3]])
+    expected = np.stack([values[t // (6 // tables)][rows[t]] for t in range(6)])
+    np.testing.assert_array_equal(gather_rows(values, rows), expected)
+    np.testing.assert_array_equal(gather_rows(values[:, :, 0], rows), expected[..., 0])
+    assert torch.equal(gather_rows(torch.as_tensor(values), torch.as_tensor(rows)), torch.as_tensor(expected))
 
 
 def test_columns_are_standardised_and_constant_ones_are_0():
@@ -125,14 +129,14 @@ def test_inputs_of_a_log_have_unit_variance_and_constant_features_are_left_out()
     features = np.column_stack([rng.normal(size=k), np.ones(k), rng.random(k)])
     actions = rng.integers(0, k - 1, n)  # the last action is never logged
     log = cael.LoggedData(None, actions, rng.random(n), logging=cael.Uniform(k), action_features=features)
-    inputs = action_inputs_of([log], 2, CPU)
+    inputs = action_inputs_of([log], 2, TORCH)
     assert (inputs.features, inputs.count) == (2, 2 + k)
     assert inputs.own.shape == (2, k)
     share = np.bincount(actions, minlength=k) / n
     np.testing.assert_allclose(inputs.own[0].numpy()[:-1] ** 2 * share[:-1], 1, rtol=1e-5)  # E of its square is 1
     assert float(inputs.own[0, -1]) == pytest.approx(math.sqrt(n))
     bare = cael.LoggedData(None, actions, rng.random(n), logging=cael.Uniform(k))
-    assert action_inputs_of([bare], 1, CPU).features == 0
+    assert action_inputs_of([bare], 1, TORCH).features == 0
 
 
 # --- proximal steps
@@ -232,7 +236,7 @@ def test_it_solves_a_group_lasso_whose_optimum_is_known():
 def test_the_gradient_by_hand_is_that_of_autograd(contexts, active):
     """Of the squared error, for every table."""
     rng = np.random.default_rng(contexts + 10 * active)
-    p = {name: value.double() for name, value in start(Stream([1, 2], CPU), contexts, 8).items()}
+    p = {name: value.double() for name, value in start(Stream([1, 2], TORCH), contexts, 8).items()}
     p["first"] = torch.cat([torch.as_tensor(rng.normal(size=(2, active, 8))), p["first"]], dim=1)
     p = {name: (value + torch.as_tensor(0.1 * rng.normal(size=value.shape))) for name, value in p.items()}
     x, values, r = (torch.as_tensor(rng.normal(size=(2, 17, *more))) for more in ((contexts,), (active,), ()))
@@ -248,9 +252,9 @@ def test_the_gradient_by_hand_is_that_of_autograd(contexts, active):
 
 def trial_data(log, trials=1, rows=None):
     n = len(log)
-    x = torch.as_tensor(standardised(np.array(log.contexts)), dtype=torch.float32).expand(trials, n, -1)
-    a = torch.as_tensor(np.array(log.actions)).expand(trials, n)
-    r = torch.as_tensor(standardised(np.array(log.rewards)), dtype=torch.float32).expand(trials, n)
+    x = torch.as_tensor(standardised(np.array(log.contexts)), dtype=torch.float32)[None]
+    a = torch.as_tensor(np.array(log.actions))[None]
+    r = torch.as_tensor(standardised(np.array(log.rewards)), dtype=torch.float32)[None]
     return TrialData(x, a, r, tuple(rows or [torch.arange(n)] * trials))
 
 
@@ -270,8 +274,8 @@ def with_actions(p, table):
 @pytest.mark.parametrize("place", [0, 5, 11])
 def test_the_strongest_input_is_the_only_relevant_one(place):
     log = relevant_log(place)
-    data, inputs = trial_data(log), action_inputs_of([log], 1, CPU)
-    p = start(Stream([0], CPU), 2, 8)
+    data, inputs = trial_data(log), action_inputs_of([log], 1, TORCH)
+    p = start(Stream([0], TORCH), 2, 8)
     none = torch.zeros(1, 0, dtype=torch.int64)
     found = sparse._strongest(p, inputs, data, sparse.padded(data.rows), none, 3)
     assert int(found[0, 0]) == place
@@ -285,16 +289,16 @@ def test_the_gradient_that_ranks_inputs_is_that_of_the_loss():
     """Against autograd through a table of all inputs at 0; more rows than one block, and padding."""
     log = relevant_log(3, features=4, k=6, n=1500)
     rows = [torch.arange(1500), torch.arange(100, 1300)]
-    data, inputs = trial_data(log, 2, rows), action_inputs_of([log], 2, CPU)
-    p = start(Stream([0, 1], CPU), 2, 8)
+    data, inputs = trial_data(log, 2, rows), action_inputs_of([log], 2, TORCH)
+    p = start(Stream([0, 1], TORCH), 2, 8)
     none = torch.zeros(2, 0, dtype=torch.int64)
     found = sparse._strongest(p, inputs, data, sparse.padded(rows), none, inputs.count)
     for t, some in enumerate(rows):
         one = {name: value[t : t + 1] for name, value in p.items()}
         every = torch.zeros(1, inputs.count, 8, requires_grad=True)
         one = with_actions(one, every)
-        values = inputs.table(t, torch.arange(inputs.count))[data.a[t, some]][None]
-        loss = ((predict(one, data.x[t : t + 1, some], values) - data.r[t : t + 1, some]) ** 2).mean()
+        values = inputs.table(t, torch.arange(inputs.count))[data.a[0, some]][None]
+        loss = ((predict(one, data.x[:, some], values) - data.r[:, some]) ** 2).mean()
         norms = torch.autograd.grad(loss, every)[0][0].norm(dim=1)
         assert found[t].tolist() == norms.argsort(descending=True).tolist()
 
@@ -302,7 +306,7 @@ def test_the_gradient_that_ranks_inputs_is_that_of_the_loss():
 def test_predictions_of_all_actions_are_those_one_by_one():
     inputs = inputs_of("both", trials=1)
     active = torch.tensor([[1, 4, 6]])
-    p = start(Stream([3], CPU), 2, 8)
+    p = start(Stream([3], TORCH), 2, 8)
     p = with_actions(p, torch.as_tensor(np.random.default_rng(0).normal(size=(1, 3, 8)), dtype=torch.float32))
     x = torch.as_tensor(np.random.default_rng(1).normal(size=(4, 2)), dtype=torch.float32)
     every = predict_all(p, x, inputs.table(0, active[0]) @ of_actions(p)[0])
@@ -314,7 +318,7 @@ def test_predictions_of_all_actions_are_those_one_by_one():
 def grown(log, rounds, steps=5, trials=1, rows=None, seeds=None, penalty=0.1, held_out=None):
     data = trial_data(log, trials, rows)
     return sparse.grow(
-        action_inputs_of([log], trials, CPU), data, held_out or data.rows, torch.full((trials,), penalty),
+        action_inputs_of([log], trials, TORCH), data, held_out or data.rows, torch.full((trials,), penalty),
         replace(TINY, steps=steps), seeds or list(range(trials)), lambda seen: len(seen) == rounds,
     )  # fmt: skip
 
@@ -342,7 +346,7 @@ def test_sizes_double_and_end_with_all(count, sizes):
 
 
 def test_rates_fall_to_a_twentieth():
-    paces = sparse._paces(cael.Growth(steps=100, learning_rate=0.02), 3, torch.device("cpu"))
+    paces = sparse._paces(cael.Growth(steps=100, learning_rate=0.02), 3, NUMPY)
     rates = paces[:, 0].tolist()
     assert paces[0, 1:].tolist() == pytest.approx([1 - 0.9**301, 1 - 0.99**301])
     assert rates[0] == pytest.approx(0.02)
@@ -362,11 +366,11 @@ def test_the_held_out_loss_is_the_mean_squared_error_of_those_rows():
     held = [torch.arange(0, 60), torch.arange(60, 160)]
     rows = [torch.arange(60, 240), torch.arange(0, 60)]
     last = grown(LOG, 3, trials=2, rows=rows, held_out=held)[-1]
-    data, inputs = trial_data(LOG, 2), action_inputs_of([LOG], 2, CPU)
+    data, inputs = trial_data(LOG, 2), action_inputs_of([LOG], 2, TORCH)
     for t in range(2):
         one = {name: value[t : t + 1] for name, value in last.weights.items()}
-        every = predict_all(one, data.x[t], inputs.table(t, last.active[t]) @ of_actions(one)[0])
-        error = (every[torch.arange(240), data.a[t]] - data.r[t])[held[t]]
+        every = predict_all(one, data.x[0], inputs.table(t, last.active[t]) @ of_actions(one)[0])
+        error = (every[torch.arange(240), data.a[0]] - data.r[0])[held[t]]
         assert last.held_out[t] == pytest.approx(float((error**2).mean()), rel=1e-5)
 
 
@@ -422,7 +426,7 @@ def test_logs_trained_together_are_as_trained_alone(settings):
     far below what another seed changes. A log that has had enough does not look at the rounds of the others."""
     settings = replace(settings, patience=1)
     some, seeds = paper_logs(3), (4, 5, 6)
-    together = rewards.sparse_rewards(some, settings, 2, seeds)
+    together = rewards.trained_at_once(some, settings, 2, seeds, NUMPY)
     assert len({len(model.losses) for model in together}) > 1
     for log, seed, model in zip(some, seeds, together, strict=True):
         alone = rewards.sparse_rewards([log], settings, 2, [seed])[0]
@@ -532,7 +536,7 @@ def test_restarts_are_averaged():
 
 def test_blocks_of_predictions_do_not_matter(monkeypatch):
     at_once = predictions(fitted())
-    monkeypatch.setitem(build.BLOCK_FLOATS, "cpu", 8 * 8 * 3)
+    monkeypatch.setitem(blocks.BLOCK_FLOATS, "cpu", 8 * 8 * 3)
     np.testing.assert_allclose(predictions(fitted()), at_once, rtol=1e-5)
 
 

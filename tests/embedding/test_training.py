@@ -8,13 +8,15 @@ from cael.testing import example
 
 torch = pytest.importorskip("torch")
 
-from cael.embedding import build, training  # noqa: E402
+from cael.embedding import batches, build, tensors, training  # noqa: E402
+from cael.embedding import rows as blocks  # noqa: E402
 from cael.embedding.network import ActionNetwork, ContextActionNetwork  # noqa: E402
 from cael.embedding.published.objective import CAELLoss, WeightSource  # noqa: E402
 from cael.embedding.settings import NetworkSettings, Objective, Training  # noqa: E402
 from cael.embedding.stream import Stream  # noqa: E402
 
 CPU = torch.device("cpu")
+HERE = tensors.Torch(CPU)
 LOG, POLICY = example()
 QUICK = Training(iterations=15, batch_size=64, check_every=5)
 REWARD_ONLY = Objective(alpha=0.0, beta=0.0)
@@ -28,7 +30,7 @@ def logs(count):
 
 def train(some, settings, seeds, objective=None, network_settings=None, rows=None):
     network = build.context_action_network(some[0], network_settings or NetworkSettings(hidden=16), CPU)
-    data = training.trial_data(some, CPU, rows)
+    data = batches.trial_data(some, HERE, rows)
     loss = CAELLoss(network, REWARD_ONLY)
     if objective is not None:
         weights = WeightSource(some, [POLICY] * len(some), CPU, sort=True, log_mu=objective.offset)
@@ -70,7 +72,7 @@ def trained_alone_and_beside(objective, batchnorm):
     network = build.context_action_network(some[0], settings, CPU)
     for t in range(3):
         alone, _ = train(some[t : t + 1], QUICK, [5 + t], objective, settings)
-        yield network, training.trial_data(some[t : t + 1], CPU), alone, {n: v[t : t + 1] for n, v in together.items()}
+        yield network, batches.trial_data(some[t : t + 1], HERE), alone, {n: v[t : t + 1] for n, v in together.items()}
 
 
 @pytest.mark.parametrize("batchnorm", [True, False])
@@ -120,10 +122,10 @@ def test_a_fold_is_not_trained_on():
 
 def watched_rows(log, settings, seed, network_settings):
     """The rows that `train` keeps from trial 0: drawn after the initial parameters."""
-    stream = Stream([seed], CPU)
+    stream = Stream([seed], HERE)
     network = build.context_action_network(log, network_settings, CPU)
     network.init(stream)
-    return network, training._split(training.trial_data([log], CPU).rows, settings.holdout, stream)
+    return network, training._split(batches.trial_data([log], HERE).rows, settings.holdout, stream)
 
 
 def test_early_stopping_returns_the_best_parameters():
@@ -136,7 +138,7 @@ def test_early_stopping_returns_the_best_parameters():
     without = len(seen) - 1 - int(seen.argmin())  # checks after the best
     assert 3 <= without <= 4
     network, (_, (held_out,)) = watched_rows(LOG, settings, 0, small)
-    step = training.step_at(training.trial_data([LOG], CPU), held_out[None], None, False)
+    step = training.step_at(batches.trial_data([LOG], HERE), held_out[None], None, False)
     error = (network.reward(parameters, network.embed(parameters, step.x, step.a, None), step.x) - step.r) ** 2
     assert float(error.mean()) == pytest.approx(seen.min(), rel=1e-6)
 
@@ -178,10 +180,10 @@ def switches():
 
 def test_deterministic_puts_the_switches_back():
     before = switches()
-    with training.deterministic():
+    with tensors.deterministic():
         assert torch.are_deterministic_algorithms_enabled()
     assert switches() == before
-    with pytest.raises(RuntimeError, match="inside"), training.deterministic():
+    with pytest.raises(RuntimeError, match="inside"), tensors.deterministic():
         raise RuntimeError("inside")
     assert switches() == before
     train([LOG], QUICK, [0])
@@ -204,7 +206,7 @@ def test_batches_of_fewer_than_two_rows_are_refused():
 
 def test_logs_of_different_lengths_are_refused():
     with pytest.raises(cael.InputError, match="same numbers of rows"):
-        training.trial_data([LOG, LOG.take(np.arange(100))], CPU)
+        batches.trial_data([LOG, LOG.take(np.arange(100))], HERE)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -213,20 +215,20 @@ def test_cuda_is_refused_where_there_is_none():
         cael.CAELMIPS(training=Training(iterations=1, device="cuda")).estimate(LOG, POLICY)
     with pytest.raises(cael.InputError, match="no GPU"):
         cael.AELMIPS(device="cuda").estimate(LOG, POLICY)
-    assert training.pick_device("auto").type == "cpu"
+    assert tensors.pick_device("auto").type == "cpu"
 
 
 def test_batches_cover_every_row_once_per_pass():
-    batches = training.Batches([torch.arange(10), torch.arange(20, 30)], 5, Stream([0, 1], CPU))
+    passes = batches.Batches([torch.arange(10), torch.arange(20, 30)], 5, Stream([0, 1], HERE))
     for _ in range(3):
-        drawn = torch.cat([batches.next(), batches.next()], dim=1)
+        drawn = torch.cat([passes.next(), passes.next()], dim=1)
         assert torch.equal(torch.sort(drawn, dim=1).values, torch.stack([torch.arange(10), torch.arange(20, 30)]))
 
 
 def test_batches_of_trials_with_unequal_rows_are_those_of_each_alone():
     rows = [torch.arange(11), torch.arange(20, 30), torch.arange(40, 53)]
-    together = training.Batches(rows, 4, Stream([0, 1, 2], CPU))
-    alone = [training.Batches([each], 4, Stream([t], CPU)) for t, each in enumerate(rows)]
+    together = batches.Batches(rows, 4, Stream([0, 1, 2], HERE))
+    alone = [batches.Batches([each], 4, Stream([t], HERE)) for t, each in enumerate(rows)]
     for _ in range(20):
         assert torch.equal(together.next(), torch.cat([each.next() for each in alone]))
 
@@ -235,7 +237,7 @@ def made(actions, trials=2, **settings):
     """A network with its parameters moved away from where they start, and inputs."""
     phi, onehot = build.action_inputs(LOG, actions, CPU)
     network = ContextActionNetwork(NetworkSettings(hidden=16, **settings), LOG.contexts.shape[1], 8, phi, onehot)
-    stream = Stream(list(range(trials)), CPU)
+    stream = Stream(list(range(trials)), HERE)
     p = network.init(stream)
     for name, value in p.items():
         if name.startswith(("running", "scale", "shift")):
@@ -317,7 +319,7 @@ def test_batch_normalisation_in_training_and_in_evaluation():
 
 def test_dropout_masks():
     network, *_ = made("both", dropout=0.25)
-    kept = torch.stack(network.masks(Stream([0, 1], CPU), 2000))
+    kept = torch.stack(network.masks(Stream([0, 1], HERE), 2000))
     assert kept.unique().tolist() == pytest.approx([0.0, 1 / 0.75])
     assert abs(float((kept == 0).double().mean()) - 0.25) < 4 * np.sqrt(0.25 * 0.75 / kept.numel())
 
@@ -340,7 +342,7 @@ def test_a_fitted_network_answers_for_some_actions_as_for_all(monkeypatch):
     np.testing.assert_allclose(fitted.logged(batch), every[np.arange(len(LOG)), LOG.actions], rtol=1e-4, atol=1e-5)
     some = np.random.default_rng(0).integers(0, 8, (len(LOG), 3))
     np.testing.assert_allclose(fitted.at(batch, some), np.take_along_axis(every, some, axis=1), rtol=1e-4, atol=1e-5)
-    monkeypatch.setitem(build.BLOCK_FLOATS, "cpu", 1)  # one row at a time
+    monkeypatch.setitem(blocks.BLOCK_FLOATS, "cpu", 1)  # one row at a time
     np.testing.assert_allclose(fitted.predict(batch), every, rtol=1e-4, atol=1e-5)
 
 
@@ -349,7 +351,7 @@ def test_action_network(actions):
     """e(a) = W [onehot(a), phi(a)] + b, whatever the context; r_hat = e'x + c, c drawn and never trained."""
     phi, onehot = build.action_inputs(LOG, actions, CPU)
     network = ActionNetwork(5, 8, phi, onehot)
-    p = network.init(Stream([0, 1], CPU))
+    p = network.init(Stream([0, 1], HERE))
     x = torch.tensor(LOG.contexts[:30], dtype=torch.float32).expand(2, -1, -1)
     for action in range(8):
         a = torch.full((2, 30), action)
@@ -360,7 +362,7 @@ def test_action_network(actions):
             expected = torch.cat(inputs) @ torch.cat(blocks) + p["b"][t]
             torch.testing.assert_close(e[t], expected.expand(30, -1))
             torch.testing.assert_close(network.reward(p, e, x)[t], x[t] @ expected + p["running_c"][t])
-    data = training.trial_data([LOG, LOG], CPU)
+    data = batches.trial_data([LOG, LOG], HERE)
     fitted, _ = training.train(network, data, CAELLoss(network, REWARD_ONLY), QUICK, [0, 1])
     assert torch.equal(fitted["running_c"], p["running_c"])
     assert not torch.equal(fitted["b"], p["b"])
@@ -396,14 +398,14 @@ def test_intercept_lets_the_network_fit_an_offset():
 def test_logs_with_other_action_features_are_refused():
     worlds = [cael.worlds.PaperWorld(n_actions=8, action_dim=3, seed=seed) for seed in (0, 5)]
     with pytest.raises(cael.InputError, match="same action_features"):
-        training.trial_data([world.sample(50, 0) for world in worlds], CPU)
+        batches.trial_data([world.sample(50, 0) for world in worlds], HERE)
 
 
 def test_training_takes_one_thread_and_gives_the_others_back():
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
-        with pytest.raises(ZeroDivisionError), training.deterministic():
+        with pytest.raises(ZeroDivisionError), tensors.deterministic():
             assert torch.get_num_threads() == 1
             raise ZeroDivisionError
         assert torch.get_num_threads() == 2

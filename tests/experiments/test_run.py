@@ -215,7 +215,7 @@ def test_a_machine_that_cannot_do_it_is_told_at_once(small, tmp_path, monkeypatc
     with pytest.raises(cael.CaelError, match="cuda"):
         run(small, tmp_path / "a", Where(device="cuda"))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(cael.NeedsError, match=r"cael\[learn\]"):
+    with pytest.raises(cael.NeedsError, match=r"cael\[torch\]"):
         run(small, tmp_path / "a")
     assert not (tmp_path / "a" / "trials.jsonl").exists()
 

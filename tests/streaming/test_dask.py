@@ -50,7 +50,6 @@ def test_two_workers_say_what_threads_say(cluster, tmp_path):
 
 def test_cael_is_trained_here_and_weighted_by_the_workers(cluster, tmp_path):
     """The networks are sent along; what the workers say is what threads say, to the last bit."""
-    pytest.importorskip("torch")
     log, actions, _ = paper(500, clusters=70)
     where = write(tmp_path / "log", log, [100, 200, 350], 50)
     growth = cael.Growth(steps=20, penalties=(1.5,), restarts=1, rows=300)

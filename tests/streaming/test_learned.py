@@ -12,13 +12,10 @@ from sklearn.linear_model import LinearRegression
 
 import cael
 import cael.io
+from cael.embedding.exact import rewards as models
 from cael.log import budget
 from tests.streaming.logs import K, table, write
 from tests.streaming.worlds import COLUMNS, paper
-
-torch = pytest.importorskip("torch")
-
-from cael.embedding.exact import rewards as models  # noqa: E402
 
 TINY = cael.Growth(steps=20, penalties=(1.5,), restarts=1)
 QUICK = cael.CAEL(growth=TINY)
@@ -62,7 +59,7 @@ def exactly(monkeypatch):
     monkeypatch.setattr(
         models,
         "sparse_rewards",
-        lambda *given, **more: [each.to(dtype=torch.float64) for each in trained(*given, **more)],
+        lambda *given, **more: [each.in_numpy(np.float64) for each in trained(*given, **more)],
     )
 
 

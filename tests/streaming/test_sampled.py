@@ -15,6 +15,8 @@ from sklearn.linear_model import LinearRegression
 
 import cael
 from cael.cli import main
+from cael.embedding.exact import sparse_network as sparse
+from cael.embedding.exact import weight_paths as paths
 from cael.embedding.exact.path_group import largest
 from cael.engine import asking
 from cael.engine.asking import Asking
@@ -23,11 +25,6 @@ from cael.log import budget
 from cael.log.budget import Budget
 from tests.streaming.logs import write
 from tests.streaming.worlds import COLUMNS, paper
-
-pytest.importorskip("torch")
-
-from cael.embedding.exact import sparse_network as sparse
-from cael.embedding.exact import weight_paths as paths
 
 TINY = cael.Growth(steps=20, penalties=(1.5,), restarts=1)
 QUICK = cael.CAEL(growth=TINY)
@@ -46,7 +43,7 @@ def test_no_row_is_weighted_by_a_model_that_saw_it_or_its_cluster(clusters, tmp_
     grow, fit, cells, sampled = sparse.grow, cael.Ridge.fit_without, paths.cells_of, Asking.sample
 
     def growing(inputs, data, *given):
-        trained.extend(rows.numpy() for rows in data.rows)  # one penalty and one restart: a trial is a fold
+        trained.extend(data.rows)  # one penalty and one restart: a trial is a fold
         return grow(inputs, data, *given)
 
     def fitting(self, part, held_out, seed):

@@ -6,21 +6,15 @@ import numpy as np
 import torch
 
 from cael.common.types import Floats, Ints
+from cael.embedding.batches import TrialData
 from cael.embedding.network import ActionNetwork, ContextActionNetwork, Network, Parameters
+from cael.embedding.rows import rows_at_once
 from cael.embedding.settings import NetworkSettings
-from cael.embedding.training import TrialData
+from cael.embedding.tensors import Torch
 from cael.errors import InputError
 from cael.log.logged import LoggedData
 
 BLOCK = 4096
-BLOCK_FLOATS = {"cpu": 2**18, "device": 2**23}
-"""Predictions are made in blocks whose hidden layer has about so many numbers: what a CPU's cache holds (twice as fast
-as blocks that it does not), and what keeps a device busy."""
-
-
-def rows_at_once(device: torch.device, numbers: int) -> int:
-    """Rows of a block of predictions, where each needs so many numbers."""
-    return max(1, BLOCK_FLOATS["cpu" if device.type == "cpu" else "device"] // max(1, numbers))
 
 
 def action_inputs(log: LoggedData, actions: str, device: torch.device) -> tuple[torch.Tensor | None, bool]:
@@ -65,7 +59,7 @@ def rewards_of_all(
 ) -> Floats:
     """r_hat(x, a) for all actions, (b, k), of a network with one trial."""
     x = torch.as_tensor(np.array(contexts), dtype=torch.float32, device=device)[None]
-    size = rows_at_once(device, network.cells)
+    size = rows_at_once(Torch(device), network.cells)
     parts = [network.reward_all(parameters, x[:, at : at + size]) for at in range(0, x.shape[1], size)]
     return torch.cat(parts, dim=1)[0].double().cpu().numpy()
 

@@ -93,7 +93,7 @@ class ContextActionNetwork:
             # Normalisation takes a bias away again; its gradient is rounding noise, and Adam would follow it.
             p["running_b" + layer] = p.pop("b" + layer)
             for name, value in (("scale", 1.0), ("shift", 0.0), ("running_mean", 0.0), ("running_var", 1.0)):
-                p[name + layer] = torch.full((stream.trials, h), value, device=stream.device)
+                p[name + layer] = stream.xp.zeros((stream.trials, h)) + value
         return p
 
     def masks(self, stream: Stream, batch: int) -> list[Tensor]:

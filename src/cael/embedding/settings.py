@@ -183,4 +183,4 @@ def objective(preset: str, **changes: Any) -> Objective:
 def require_torch(name: str) -> None:
     """Say what to install where torch is missing."""
     if importlib.util.find_spec("torch") is None:
-        raise NeedsError(f"{name} needs torch, which is not installed: pip install 'cael[learn]'.")
+        raise NeedsError(f"{name} needs torch, which is not installed: pip install 'cael[torch]'.")

@@ -7,8 +7,7 @@ the batch size, which is at most the rows of the shortest.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, final
 
@@ -17,34 +16,14 @@ import torch
 from torch import Tensor
 
 from cael.common.progress import progress
+from cael.embedding.batches import Batches, TrialData
 from cael.embedding.network import Network, Parameters
-from cael.embedding.rows import gather_rows
 from cael.embedding.settings import Training
 from cael.embedding.stream import Stream
-from cael.errors import InputError
-from cael.log.logged import LoggedData
+from cael.embedding.tensors import Torch, deterministic
 
 Loss: TypeAlias = Callable[[Parameters, "Step"], tuple[Tensor, dict[str, Tensor]]]
 """(parameters, step) -> the total loss of each trial (T,), and named parts (T,) for the history."""
-
-
-@final
-@dataclass(frozen=True)
-class TrialData:
-    """Logs as tensors: x (T, n, d), a (T, n), r (T, n); rows[t] are the rows that trial t may train on."""
-
-    x: Tensor
-    a: Tensor
-    r: Tensor
-    rows: tuple[Tensor, ...]
-
-    @property
-    def trials(self) -> int:
-        return len(self.x)
-
-    def at(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """x, a and r of some rows (T, B)."""
-        return gather_rows(self.x, rows), gather_rows(self.a, rows), gather_rows(self.r, rows)
 
 
 @final
@@ -70,100 +49,6 @@ class History:
     stopped_early: bool
 
 
-def pick_device(name: str) -> torch.device:
-    """The device of a setting; "auto" is the GPU where there is one."""
-    if name == "cuda" and not torch.cuda.is_available():
-        raise InputError("device='cuda' was asked for, but torch finds no GPU; use 'cpu' or 'auto'.")
-    return torch.device("cuda" if name == "cuda" or (name == "auto" and torch.cuda.is_available()) else "cpu")
-
-
-def check_alike(logs: Sequence[LoggedData]) -> None:
-    """Refuse logs that cannot share a trial axis."""
-    if len({(len(log), log.n_actions, log.contexts.shape[1]) for log in logs}) != 1:
-        raise InputError("logs that are trained together must have the same numbers of rows, actions and contexts.")
-    if not all(np.array_equal(log.action_features, logs[0].action_features) for log in logs):  # type: ignore[arg-type]
-        raise InputError("logs that are trained together must have the same action_features.")
-
-
-def trial_data(logs: Sequence[LoggedData], device: torch.device, rows: Sequence[np.ndarray] | None = None) -> TrialData:
-    """Logs of equal length as tensors; `rows` restricts what each trial trains on (folds)."""
-    check_alike(logs)
-
-    def stack(arrays: list[np.ndarray], dtype: torch.dtype) -> Tensor:
-        return torch.as_tensor(np.stack(arrays), dtype=dtype).to(device)
-
-    return TrialData(
-        stack([log.contexts for log in logs], torch.float32),
-        stack([log.actions for log in logs], torch.int64),
-        stack([log.rewards for log in logs], torch.float32),
-        tuple(torch.as_tensor(of_log, device=device) for of_log in rows or [np.arange(len(log)) for log in logs]),
-    )
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """One thread of the CPU while inside: products this small gain nothing from more.
-
-    Where other work keeps the cores busy, two threads that wait for each other took eight times as long.
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-@contextmanager
-def deterministic() -> Iterator[None]:
-    """Bit-equal results on one device while inside, by one thread; the global switches are put back afterwards."""
-    before, warn = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    fill = torch.utils.deterministic.fill_uninitialized_memory
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # nothing here reads memory that was not written
-    try:
-        with one_thread():
-            yield
-    finally:
-        torch.use_deterministic_algorithms(before, warn_only=warn)
-        torch.utils.deterministic.fill_uninitialized_memory = fill
-
-
-@final
-class Batches:
-    """Mini-batches (T, B) from shuffled passes over each trial's rows, without replacement within a pass."""
-
-    def __init__(self, rows: Sequence[Tensor], size: int, stream: Stream) -> None:
-        self.stream = stream
-        self.lengths = np.array([len(of_trial) for of_trial in rows])
-        self.size = int(min(size, self.lengths.min()))
-        if self.size < 2:
-            raise InputError("a mini-batch needs at least 2 rows: batch normalisation has no spread with one.")
-        self.rows = padded(rows)[0]
-        self.order = torch.empty_like(self.rows)
-        self.at = self.lengths.copy()
-
-    def next(self) -> Tensor:
-        short = np.flatnonzero(self.at + self.size > self.lengths)
-        if len(short):
-            lengths, trials = (torch.as_tensor(v, device=self.rows.device) for v in (self.lengths[short], short))
-            self.order[trials] = self.stream.shuffled_together(self.rows[trials], lengths, trials)
-            self.at[short] = 0
-        at = self.at.copy()
-        self.at += self.size
-        if (at == at[0]).all():
-            return self.order[:, int(at[0]) : int(at[0]) + self.size]
-        places = torch.as_tensor(at[:, None] + np.arange(self.size), device=self.order.device)
-        return torch.gather(self.order, 1, places)
-
-
-def padded(rows: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Ragged rows as (T, longest) and which of them are real."""
-    table = torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True)
-    lengths = torch.tensor([[len(of_trial)] for of_trial in rows], device=table.device)
-    return table, torch.arange(table.shape[1], device=table.device) < lengths
-
-
 def step_at(data: TrialData, rows: Tensor, masks: list[Tensor] | None, record: bool) -> Step:
     return Step(rows, *data.at(rows), masks, record)
 
@@ -172,7 +57,7 @@ def train(
     network: Network, data: TrialData, loss: Loss, settings: Training, seeds: Sequence[int], *, label: str = "training"
 ) -> tuple[Parameters, tuple[History, ...]]:
     """Minimise the sum over trials of `loss`; the trials share nothing, so each follows its own gradient."""
-    stream = Stream(seeds, data.x.device)
+    stream = Stream(seeds, Torch(data.x.device))
     parameters = network.init(stream)
     learned = [p.requires_grad_() for name, p in parameters.items() if not name.startswith("running")]
     optimiser = torch.optim.AdamW(learned, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)

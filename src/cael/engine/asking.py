@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
@@ -202,10 +201,7 @@ def ask(
     judged, control = controls is not None, controlled(asking, controls or ())
     trained = prepared(asking)
     work = replace(work_of(asking, parts, segments, trained, control, judged=judged), windows=windows)
-    with ExitStack() as stack:
-        for group in work.groups:
-            stack.enter_context(group.around())
-        partial = replace(reduced(run, work, log), block=work.kept)
+    partial = replace(reduced(run, work, log), block=work.kept)
     dropped, warnings = checked(log, partial)
     refuse_disorder(partial)
     return Answer(

@@ -138,13 +138,16 @@ def _closed(ledgers: Sequence[Ledger], where: Where) -> Iterator[tuple[Spec, lis
 
 def check_machine(tasks: list[trial.Task]) -> None:
     """Refuse at once what this machine cannot do, so that it does not end as the failure of a trial."""
-    learned = [task for task in tasks if hasattr(trial.built(task), "solve_many")]
-    if learned:
-        from cael.embedding.settings import require_torch
-        from cael.embedding.training import pick_device
+    from cael.embedding import CAEL, Auto
+    from cael.embedding.arrays import arrays_on
+    from cael.embedding.settings import require_torch
 
-        require_torch(learned[0].name)
-        pick_device(learned[0].device)
+    for task in tasks:
+        estimator = trial.built(task)
+        if hasattr(estimator, "solve_many"):
+            arrays_on(task.device)
+            if not isinstance(estimator, Auto | CAEL):
+                require_torch(task.name)
 
 
 def results(tasks: list[trial.Task], where: Where) -> Iterator[list[dict[str, Any]]]:

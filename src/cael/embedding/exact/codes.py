@@ -10,12 +10,14 @@ All functions are of arrays: f (b, k) an embedding of each action in each row, m
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 
-from cael.common.types import Floats, Ints
+from cael.common.types import Floats
+from cael.embedding.arrays import NUMPY, AnyArray, of
 
 LEAST = float(np.finfo(np.float64).tiny)
 """A code with less probability than this is never reached: a ratio to it would overflow."""
@@ -31,26 +33,27 @@ class Smoothed:
     of the reward function (or of what a model leaves of it).
     """
 
-    weights: Floats
-    lost: Floats
-    roughness: Floats
+    weights: AnyArray
+    lost: AnyArray
+    roughness: AnyArray
 
 
 def sharp(mu: Floats, pi: Floats) -> Smoothed:
     """No noise and all actions apart: W = pi/mu, no bias but for the mass on actions that mu never plays."""
-    return Smoothed(_ratio(pi, mu), np.where(mu > LEAST, 0.0, pi).sum(axis=1), np.zeros(len(mu)))
+    return Smoothed(NUMPY.ratio(pi, mu, LEAST), np.where(mu > LEAST, 0.0, pi).sum(axis=1), np.zeros(len(mu)))
 
 
-def flat(mu: Floats, pi: Floats) -> Smoothed:
+def flat(mu: AnyArray, pi: AnyArray) -> Smoothed:
     """One code for all actions: W = 1."""
-    return Smoothed(np.ones_like(mu), np.zeros(len(mu)), 0.5 * np.abs(pi - mu).sum(axis=1))
+    xp = of(mu)
+    return Smoothed(xp.zeros_like(mu) + 1, xp.zeros((len(mu),), mu.dtype), 0.5 * abs(pi - mu).sum(axis=1))
 
 
 def discrete(p: Floats, mu: Floats, pi: Floats) -> Smoothed:
     """Codes with known probabilities p (b, k, m) or (k, m), rows summing to 1; O(k m) for all actions of a row."""
     p = np.broadcast_to(p, (len(mu), *p.shape[-2:]))
     p_mu, p_pi = np.einsum("ik,ikm->im", mu, p), np.einsum("ik,ikm->im", pi, p)
-    rho = _ratio(p_pi, p_mu)
+    rho = NUMPY.ratio(p_pi, p_mu, LEAST)
     away = np.abs(pi[:, :, None] - mu[:, :, None] * rho[:, None])
     return Smoothed(
         np.einsum("ikm,im->ik", p, rho),
@@ -59,50 +62,53 @@ def discrete(p: Floats, mu: Floats, pi: Floats) -> Smoothed:
     )
 
 
-def rounded(f: Floats, mu: Floats, pi: Floats, pitch: float, shifts: int = 4) -> Smoothed:
+def rounded(f: AnyArray, mu: AnyArray, pi: AnyArray, pitch: float, shifts: int = 4) -> Smoothed:
     """Stochastic rounding of f to a grid: f between two points goes to each with the probability of its nearness.
 
     A code that is exact in O(k) per row. The grid is put at `shifts` evenly spaced places, and W is the mean over them:
     the place is part of the code. pitch -> 0 is `sharp` (where no two actions have the same f), pitch = inf is `flat`.
+    f, mu and pi may be tensors of torch, too.
     """
-    if np.isinf(pitch):
+    xp, (b, k) = of(f), f.shape
+    if math.isinf(pitch):
         return flat(mu, pi)
-    b, k = f.shape
-    base = (f - f.min(axis=1, keepdims=True)) / pitch
-    row = np.arange(b)[:, None]
-    weights, lost, rough = np.zeros((b, k)), np.zeros(b), np.zeros(b)
-    for shift in (np.arange(shifts) + 0.5) / shifts:
-        cell = np.floor(base + shift)
-        upper = base + shift - cell
+    base = (f - xp.lowest(f)) / pitch
+    row = xp.arange(b)[:, None]
+    weights, lost, rough = xp.zeros_like(f), xp.zeros((b,), f.dtype), xp.zeros((b,), f.dtype)
+    for step in range(shifts):
+        place = base + (step + 0.5) / shifts
+        cell = xp.floor(place)
+        upper = place - cell
         lower = 1 - upper
         cell = _closed_up(cell) if cell.max() > 2 * k else cell
         m = int(cell.max()) + 2
-        at = (row * m + cell).astype(np.intp).ravel()
+        at = xp.astype(row * m + cell, xp.int64).reshape(-1)
 
         p_mu, p_pi = (_total(mass, at, lower, upper, b * m) for mass in (mu, pi))
-        rho = _ratio(p_pi, p_mu)
-        below, above = rho[at].reshape(b, k), rho[at + 1].reshape(b, k)
+        rho = xp.ratio(p_pi, p_mu, LEAST)
+        below, above = xp.take(rho, at).reshape(b, k), xp.take(rho, at + 1).reshape(b, k)
         weights += lower * below + upper * above
-        lost += np.where(p_mu > LEAST, 0.0, p_pi).reshape(b, m).sum(axis=1)
-        rough += 0.5 * (lower * np.abs(pi - mu * below) + upper * np.abs(pi - mu * above)).sum(axis=1)
+        lost += xp.where(p_mu > LEAST, 0.0, p_pi).reshape(b, m).sum(axis=1)
+        rough += 0.5 * (lower * abs(pi - mu * below) + upper * abs(pi - mu * above)).sum(axis=1)
     return Smoothed(weights / shifts, lost / shifts, rough / shifts)
 
 
-def _total(mass: Floats, at: Ints, lower: Floats, upper: Floats, size: int) -> Floats:
+def _total(mass: AnyArray, at: AnyArray, lower: AnyArray, upper: AnyArray, size: int) -> AnyArray:
     """The mass (b, k) on each of `size` points: the share `lower` falls on point `at` (b * k,), `upper` on the next."""
-    total: Floats = np.bincount(at, (mass * lower).ravel(), size).astype(np.float64, copy=False)
-    total += np.bincount(at + 1, (mass * upper).ravel(), size)
+    xp = of(mass)
+    total = xp.sums_at(at, (mass * lower).reshape(-1), size)
+    total += xp.sums_at(at + 1, (mass * upper).reshape(-1), size)
     return total
 
 
-def _closed_up(cell: Floats) -> Floats:
+def _closed_up(cell: AnyArray) -> AnyArray:
     """Cells (b, k) of each row from 0, with no gap wider than 2: who shares a point with whom stays the same."""
-    order = cell.argsort(axis=1)
-    place = np.take_along_axis(cell, order, axis=1)
-    place[:, 1:] = np.minimum(np.diff(place, axis=1), 2).cumsum(axis=1)
-    place[:, 0] = 0
-    closed = np.empty_like(cell)
-    np.put_along_axis(closed, order, place, axis=1)
+    xp = of(cell)
+    order = xp.argsort(cell)
+    place = xp.take_along(cell, order)
+    closed = xp.zeros_like(cell)
+    gaps = (place[:, 1:] - place[:, :-1]).clip(max=2)
+    closed[xp.arange(len(cell))[:, None], order[:, 1:]] = gaps.cumsum(axis=1)
     return closed
 
 
@@ -119,12 +125,8 @@ def gaussian(f: Floats, mu: Floats, pi: Floats, scale: float, nodes: int = 24) -
         log_p = -0.5 * ((e[:, :, None] - f[:, None, :]) / scale) ** 2
         p = np.exp(log_p - log_p.max(axis=2, keepdims=True))
         p_mu = np.einsum("iab,ib->ia", p, mu)
-        rho = _ratio(np.einsum("iab,ib->ia", p, pi), p_mu)
+        rho = NUMPY.ratio(np.einsum("iab,ib->ia", p, pi), p_mu, LEAST)
         weights += share * rho
         away = np.einsum("iab,iab->ia", p, np.abs(pi[:, None, :] - mu[:, None, :] * rho[:, :, None]))
-        rough += share * 0.5 * (mu * _ratio(away, p_mu)).sum(axis=1)
+        rough += share * 0.5 * (mu * NUMPY.ratio(away, p_mu, LEAST)).sum(axis=1)
     return Smoothed(weights, np.zeros(len(mu)), rough)
-
-
-def _ratio(top: Floats, bottom: Floats) -> Floats:
-    return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > LEAST)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, final
@@ -12,7 +11,7 @@ import numpy as np
 from cael.common.types import Floats
 from cael.embedding.exact.path_group import MOST_TOP, Path
 from cael.embedding.exact.path_part import PathPart
-from cael.embedding.settings import Growth, require_torch
+from cael.embedding.settings import Growth
 from cael.engine.asking import Asking, ask
 from cael.engine.drawn import sample_in_memory
 from cael.engine.parts import Part
@@ -83,8 +82,6 @@ class CAEL(Estimator):
 
     def part(self, asking: Asking, target: int) -> Part:
         asking.require(self.needs, target)
-        if importlib.util.find_spec("torch") is None:
-            raise NeedsError("it needs torch, which is not installed (pip install 'cael[learn]').")
         if (self, target) not in asking.learned:
             asking.learned[self, target] = self._path(asking, target)
         return PathPart(self.name, target, asking.learned[self, target], self.selector)
@@ -104,8 +101,8 @@ class CAEL(Estimator):
         policies = log.logging.on(probe), asking.targets[target].on(probe)
         unit = unit_of(probe, *policies, rewards, self.folds, drawn, self.seed)
         cells = sample.of * (log.n_actions if drawn is None else 2 * drawn)
-        on_device = asking.held is not None and rewards.device.type != "cpu" and cells >= DEVICE_CELLS
-        models = rewards if on_device else rewards.to(device="cpu")
+        on_device = asking.held is not None and rewards.xp.on_device and cells >= DEVICE_CELLS
+        models = rewards if on_device else rewards.in_numpy()
         bare = replace(models, folds=tuple(rows[:0] for rows in rewards.folds))
         return Path(
             target, bare, self.bandwidths, unit, drawn, self.folds, self.seed, self.form, asking.r0,
@@ -129,7 +126,6 @@ class CAEL(Estimator):
 
     def trained_on(self, problems: Sequence[Problem], seeds: Sequence[int]) -> list[tuple[CAEL, dict[Any, Any]]]:
         """For each problem this estimator with its seed, and the networks that it then needs not train."""
-        require_torch(type(self).__name__)
         logs = [sample_in_memory(p.log, self.growth.rows, seed).log for p, seed in zip(problems, seeds, strict=True)]
         seeded = [replace(self, seed=seed) for seed in seeds]
         models = self._trained(logs, seeds)

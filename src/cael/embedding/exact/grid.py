@@ -11,12 +11,13 @@ target mass finds a code that S reaches. Derivation: docs/guide/many-actions.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import final
+from dataclasses import dataclass, replace
+from typing import Any, final
 
 import numpy as np
 
 from cael.common.types import Floats, Ints
+from cael.embedding.arrays import NUMPY, AnyArray, Arrays, of
 from cael.embedding.exact import codes
 from cael.embedding.exact.rewards import SparseRewards
 from cael.log.logged import Batch
@@ -35,18 +36,26 @@ class Cells:
     the logging policy never plays. drawn: J, None where all actions are there.
     """
 
-    f: Floats
-    mu: Floats
-    pi: Floats
-    own: Ints
-    ratio: Floats
-    second: Floats
-    lost: Floats
+    f: AnyArray
+    mu: AnyArray
+    pi: AnyArray
+    own: AnyArray
+    ratio: AnyArray
+    second: AnyArray
+    lost: AnyArray
     drawn: int | None
 
-    def logged(self, table: Floats) -> Floats:
+    def on(self, xp: Arrays) -> Cells:
+        """The same, as arrays of another kind."""
+        if xp is NUMPY:
+            return self
+        names = ("f", "mu", "pi", "ratio", "second", "lost")
+        moved: dict[str, Any] = {name: xp.asarray(getattr(self, name), xp.float64) for name in names}
+        return replace(self, own=xp.asarray(self.own, xp.int64), **moved)
+
+    def logged(self, table: AnyArray) -> AnyArray:
         """The entries (b,) of the logged actions."""
-        return table[np.arange(len(table)), self.own]
+        return of(table).take_along(table, self.own[:, None])[:, 0]
 
     def smooth(self, bandwidth: float) -> codes.Smoothed:
         """The weights of one bandwidth; 0 is the plain ratio, infinity the on-policy mean.
@@ -55,7 +64,7 @@ class Cells:
         the total variation distance of the target and of what the weights make of the logging policy.
         """
         if bandwidth == 0:
-            return codes.Smoothed(self.ratio, self.lost, np.zeros(len(self.f)))
+            return codes.Smoothed(self.ratio, self.lost, of(self.lost).zeros_like(self.lost))
         smooth = codes.rounded(self.f, self.mu, self.pi, bandwidth)
         if self.drawn is None:
             return smooth

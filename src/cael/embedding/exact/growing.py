@@ -8,17 +8,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
-from typing import Any, final
+from typing import final
 
 import numpy as np
-import torch
 
 from cael.common.types import Array, Floats
+from cael.embedding.arrays import AnyArray, Arrays
+from cael.embedding.batches import TrialData
 from cael.embedding.exact import sparse_network as sparse
 from cael.embedding.exact.inputs import ActionInputs, action_inputs_of
 from cael.embedding.exact.reward_network import Weights, of_actions
 from cael.embedding.settings import Growth
-from cael.embedding.training import TrialData
 from cael.log.logged import LoggedData
 
 
@@ -28,10 +28,10 @@ class Member:
     """One trained network: its weights, and its active inputs for all actions (k, c)."""
 
     weights: Weights
-    table: torch.Tensor
+    table: AnyArray
 
     @cached_property
-    def lifted(self) -> torch.Tensor:
+    def lifted(self) -> AnyArray:
         """What each action adds to the first layer, (k, h)."""
         return self.table @ of_actions(self.weights)[0]
 
@@ -78,7 +78,7 @@ class Growing:
     scalers: Sequence[tuple[Floats, Floats, float, float]]
     settings: Growth
     seeds: Sequence[int]
-    device: torch.device
+    xp: Arrays
     started: float = field(default_factory=lambda: time.monotonic())
 
     def late(self, share: float = 0.0) -> bool:
@@ -139,34 +139,27 @@ class Growing:
     ) -> Grown:
         """Networks of the given penalties of each log, of all folds, so many times; on the trial axis in this order."""
         each = len(penalties[0]) * len(self.splits[0]) * times
-        inputs = action_inputs_of(self.logs, each, self.device)
+        inputs = action_inputs_of(self.logs, each, self.xp)
         states = (np.random.SeedSequence([seed, stream]).generate_state(each) for seed in self.seeds)
         seeds = [int(state) for of_log in states for state in of_log]
         return Grown(sparse.grow(inputs, *self._trials(penalties, times), self.settings, seeds, done), inputs, each)
 
-    def _trials(
-        self, penalties: Sequence[Sequence[float]], times: int
-    ) -> tuple[TrialData, list[torch.Tensor], torch.Tensor]:
+    def _trials(self, penalties: Sequence[Sequence[float]], times: int) -> tuple[TrialData, list[AnyArray], AnyArray]:
         """The trial axis (log, penalty, fold, restart): data, held-out rows, penalties."""
-        columns: tuple[list[torch.Tensor], ...] = ([], [], [])
-        rows, held_out, strengths = [], [], []
-        for log, split, of_log, (centre, scale, mean, spread) in zip(
-            self.logs, self.splits, penalties, self.scalers, strict=True
-        ):
-            x = self._tensor((log.contexts - centre) / scale, torch.float32)
-            r = self._tensor((log.rewards - mean) / spread, torch.float32)
-            count = len(of_log) * len(split) * times
-            for column, values in zip(columns, (x, self._tensor(np.array(log.actions), torch.int64), r), strict=True):
-                column.append(values.expand(count, *values.shape))
+        xp, rows, held_out, strengths = self.xp, [], [], []
+        for log, split, of_log in zip(self.logs, self.splits, penalties, strict=True):
             others = [np.setdiff1d(np.arange(len(log)), fold) for fold in split]
-            folds = [tuple(map(self._tensor, pair)) for pair in zip(others, split, strict=True)]
+            folds = [tuple(xp.asarray(part, xp.int64) for part in pair) for pair in zip(others, split, strict=True)]
             for penalty, (train, held), _ in product(of_log, folds, range(times)):
                 rows.append(train)
                 held_out.append(held)
                 strengths.append(penalty / np.sqrt(len(train)))
-        # Of one log the columns stay one copy that all trials share.
-        x, a, r = (parts[0] if len(parts) == 1 else torch.cat(parts) for parts in columns)
-        return TrialData(x, a, r, tuple(rows)), held_out, self._tensor(strengths, torch.float32)
+        return TrialData(*self._columns(), tuple(rows)), held_out, xp.asarray(strengths, xp.float32)
 
-    def _tensor(self, values: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
-        return torch.as_tensor(np.asarray(values), dtype=dtype, device=self.device)
+    def _columns(self) -> tuple[AnyArray, AnyArray, AnyArray]:
+        """Contexts (L, n, d), actions and rewards (L, n) of all logs, standardised."""
+        xp, pairs = self.xp, list(zip(self.logs, self.scalers, strict=True))
+        x = np.stack([(log.contexts - centre) / scale for log, (centre, scale, *_) in pairs])
+        r = np.stack([(log.rewards - mean) / spread for log, (*_, mean, spread) in pairs])
+        a = np.stack([log.actions for log in self.logs])
+        return xp.asarray(x, xp.float32), xp.asarray(a, xp.int64), xp.asarray(r, xp.float32)

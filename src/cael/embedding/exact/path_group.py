@@ -7,13 +7,13 @@ whether or not a row is in the sample, no model that weights it has seen it, or 
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 import numpy as np
 
 from cael.common.types import Floats
+from cael.embedding.arrays import NUMPY
 from cael.engine.columns import Member
 from cael.inference.weights import tail_of
 from cael.log.logged import BATCH_BYTES
@@ -122,19 +122,13 @@ class Path:
         """The number of the column that has mean 0 whatever f is."""
         return (2 * len(self.bandwidths) + 3,)
 
-    def around(self) -> AbstractContextManager[None]:
-        """The threads of a pass find torch set to one thread each, so that none of them sets it while others look."""
-        from cael.embedding.training import one_thread
-
-        return one_thread()
-
     def of(self, piece: Piece, policy: Policy, logging: Policy | None) -> tuple[Floats, PathSums]:
         """The columns (2J + 6, n) of a batch, and its sums."""
         from cael.embedding.exact.scores import columns_of
-        from cael.embedding.exact.weight_paths import CPU, DEVICE_BYTES, TABLES, TOWARDS, cells_of, weights_of, width_of
+        from cael.embedding.exact.weight_paths import DEVICE_BYTES, TABLES, TOWARDS, cells_of, weights_of, width_of
 
         assert logging is not None
-        device = self.rewards.device if self.on_device else CPU
+        xp = self.rewards.xp if self.on_device else NUMPY
         n, count = len(piece), len(self.bandwidths)
         weights, f_logged, f_target, f_mean = np.empty((count, n)), np.empty(n), np.empty(n), np.empty(n)
         sums, pitches = np.zeros((6, count)), self.bandwidths * self.unit
@@ -146,7 +140,7 @@ class Path:
             for at in range(0, len(rows), size):
                 part = rows[at : at + size]
                 cells = cells_of(logging, policy, self.rewards, number, whole.some(part), self.drawn, self.seed)
-                numbers = weights_of(cells, pitches, device)
+                numbers = weights_of(cells, pitches, xp)
                 weights[:, part], sums = numbers[0], sums + numbers[1:].sum(axis=2)
                 f_logged[part] = cells.logged(cells.f)
                 f_target[part], f_mean[part] = (np.einsum("ij,ij->i", p, cells.f) for p in (cells.pi, cells.mu))

@@ -10,15 +10,16 @@ from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
-import torch
 
 from cael.common.types import Array, Floats, Ints
-from cael.embedding.build import rows_at_once
+from cael.embedding.arrays import NUMPY, AnyArray, Arrays, arrays_on
+from cael.embedding.arrays import of as arrays_of
+from cael.embedding.batches import check_alike
 from cael.embedding.exact.growing import Growing, Member
 from cael.embedding.exact.inputs import centre_and_scale
 from cael.embedding.exact.reward_network import predict, predict_all
+from cael.embedding.rows import rows_at_once
 from cael.embedding.settings import Growth
-from cael.embedding.training import check_alike, one_thread, pick_device
 from cael.errors import InputError
 from cael.log.logged import Batch, LoggedData
 from cael.outcomes.outcome_model import FittedOutcome
@@ -63,14 +64,18 @@ class SparseRewards:
         return bool(self.members[0] or self.ridge)
 
     @property
-    def device(self) -> torch.device:
-        """Where the networks are, and where what they predict is made into weights."""
-        return self.members[0][0].table.device if self.members[0] else torch.device("cpu")
+    def xp(self) -> Arrays:
+        """What the networks are computed with, and what they predict is made into weights."""
+        return arrays_of(self.members[0][0].table) if self.members[0] else NUMPY
 
-    def to(self, **where: Any) -> SparseRewards:
-        """The same networks on another device (for other processes: the CPU), or with numbers of another type."""
+    def in_numpy(self, dtype: Any = None) -> SparseRewards:
+        """The same networks on the CPU, as other processes need them; dtype: with numbers of another type."""
+
+        def moved(x: AnyArray) -> AnyArray:
+            return NUMPY.asarray(self.xp.to_numpy(x), dtype)
+
         members = tuple(
-            tuple(Member({n: v.to(**where) for n, v in net.weights.items()}, net.table.to(**where)) for net in networks)
+            tuple(Member({n: moved(v) for n, v in net.weights.items()}, moved(net.table)) for net in networks)
             for networks in self.members
         )
         return replace(self, members=members)
@@ -84,48 +89,53 @@ class SparseRewards:
             return ridge
         return self.share * self._networks(fold, batch, actions) + (1 - self.share) * ridge
 
-    @one_thread()
-    @torch.no_grad()
     def _networks(self, fold: int, batch: Batch, actions: Ints | None) -> Floats:
         """What the networks alone predict, of the same."""
         m, members = batch.n_actions if actions is None else actions.shape[1], self.members[fold]
         if not members:
             return np.full((len(batch), m), self.mean)
-        x = self._inputs(fold, batch)
-        columns = None if actions is None else torch.as_tensor(actions, device=x.device)
-        size = rows_at_once(x.device, m * members[0].weights["b2"].shape[-1])
+        x, xp = self._inputs(fold, batch), self.xp
+        columns = None if actions is None else xp.asarray(actions, xp.int64)
+        size = rows_at_once(xp, m * members[0].weights["b2"].shape[-1])
         parts = []
         for at in range(0, len(x), size):
             block, of = x[at : at + size], None if columns is None else columns[at : at + size]
             parts.append(self._average([predict_all(net.weights, block, net.lifted, of) for net in members]))
         return np.concatenate(parts)
 
-    @one_thread()
-    @torch.no_grad()
     def network_logged(self, fold: int, batch: Batch) -> Floats:
         """What the networks alone predict for the logged actions (b,)."""
         members = self.members[fold]
         if not members:
             return np.full(len(batch), self.mean)
-        x, a = self._inputs(fold, batch)[None], torch.as_tensor(np.array(batch.actions), device=self.device)
+        x, a = self._inputs(fold, batch)[None], self.xp.asarray(batch.actions, self.xp.int64)
         return self._average([predict(net.weights, x, net.table[a][None])[0] for net in members])
 
-    def _inputs(self, fold: int, batch: Batch) -> torch.Tensor:
-        like = self.members[fold][0].table
-        return torch.as_tensor((batch.contexts - self.centre) / self.scale, dtype=like.dtype, device=like.device)
+    def _inputs(self, fold: int, batch: Batch) -> AnyArray:
+        return self.xp.asarray((batch.contexts - self.centre) / self.scale, self.members[fold][0].table.dtype)
 
-    def _average(self, predictions: list[torch.Tensor]) -> Floats:
+    def _average(self, predictions: list[AnyArray]) -> Floats:
         """The mean over networks, in units of the reward."""
-        return torch.stack(predictions).mean(dim=0).cpu().numpy().astype(np.float64) * self.spread + self.mean
+        mean: AnyArray = sum(predictions[1:], predictions[0]) / len(predictions)
+        return self.xp.to_numpy(mean).astype(np.float64) * self.spread + self.mean
 
 
 def sparse_rewards(
     logs: Sequence[LoggedData], settings: Growth, folds: int, seeds: Sequence[int]
 ) -> list[SparseRewards]:
-    """Train the networks of all logs, penalties and folds at once, then the restarts of what each log chose; logs of
-    one shape and the same actions."""
+    """Models of logs of one shape and the same actions. On a device all train at once; on a CPU one after the other,
+    as the arrays of one fit its cache (five at once took a third longer)."""
     check_alike(logs)
-    device = pick_device(settings.device)
+    xp = arrays_on(settings.device)
+    count = len(logs) if xp.on_device else 1
+    parts = [slice(at, at + count) for at in range(0, len(logs), count)]
+    return [model for part in parts for model in trained_at_once(logs[part], settings, folds, seeds[part], xp)]
+
+
+def trained_at_once(
+    logs: Sequence[LoggedData], settings: Growth, folds: int, seeds: Sequence[int], xp: Arrays
+) -> list[SparseRewards]:
+    """The networks of all logs, penalties and folds, then the restarts of what each log chose."""
     splits = [list(log.folds(folds, seed)) for log, seed in zip(logs, seeds, strict=True)]
     for log, split in zip(logs, splits, strict=True):
         if max(len(fold) for fold in split) > len(log) - 2 or len(log) < 2 * folds:
@@ -133,7 +143,7 @@ def sparse_rewards(
                 f"{len(log)} rows leave a fold without rows to train on; use more rows (Growth(rows=...)), or fewer "
                 "folds."
             )
-    growing = Growing(logs, splits, [_scaler(log) for log in logs], settings, seeds, device)
+    growing = Growing(logs, splits, [_scaler(log) for log in logs], settings, seeds, xp)
     chosen, first = growing.choose()
     again = growing.again(chosen, len(first.rounds))
     models = [

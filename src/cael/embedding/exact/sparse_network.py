@@ -15,18 +15,17 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from cael.common.progress import progress
-from cael.embedding.exact.inputs import ActionInputs
+from cael.embedding.arrays import AnyArray, Arrays, of
+from cael.embedding.batches import Batches, TrialData, padded
+from cael.embedding.exact.inputs import SUMS, ActionInputs
 from cael.embedding.exact.parallel import ALONE, Processes, processes
 from cael.embedding.exact.proximal import BETA1, BETA2, ProximalAdam
-from cael.embedding.exact.reward_network import Weights, gradients, predict, start, upper, with_one
-from cael.embedding.graphs import Replayed
+from cael.embedding.exact.reward_network import Weights, backwards, gradients, predict, start, with_one
+from cael.embedding.rows import gather_rows
 from cael.embedding.settings import Growth
 from cael.embedding.stream import Stream
-from cael.embedding.training import Batches, TrialData, deterministic, padded
 
 SCREENED = 16384
 """Gradients of inactive inputs are taken over at most so many rows."""
@@ -37,7 +36,7 @@ SCREENED = 16384
 class Round:
     """The networks after one round: active (T, c) input numbers, weights, held_out (T,) mean squared errors."""
 
-    active: Tensor
+    active: AnyArray
     weights: Weights
     held_out: np.ndarray
 
@@ -45,34 +44,42 @@ class Round:
 def grow(
     inputs: ActionInputs,
     data: TrialData,
-    held_out: Sequence[Tensor],
-    penalties: Tensor,
+    held_out: Sequence[AnyArray],
+    penalties: AnyArray,
     settings: Growth,
     seeds: Sequence[int],
     done: Callable[[list[Round]], bool],
 ) -> list[Round]:
     """Train round after round until `done(rounds)`; data.rows[t] trains trial t, held_out[t] judges it."""
-    everyone = processes(settings.parallel, data.x.device)
-    stream = Stream(seeds, data.x.device)
+    from threadpoolctl import threadpool_limits
+
+    xp = of(data.x)
+    everyone = processes(settings.parallel, xp.on_device)
+    stream = Stream(seeds, xp)
     optimiser = ProximalAdam(start(stream, data.x.shape[2], settings.hidden), penalties)
     # Folds differ in length from log to log: a batch is no larger than what each log of this length can train on.
     batches = Batches(data.rows, min(settings.batch_size, max(2, data.r.shape[1] // 3)), stream)
     judge, screen = padded(held_out), padded([rows[:SCREENED] for rows in data.rows])
-    active = torch.zeros(data.trials, 0, dtype=torch.int64, device=data.x.device)
+    active = xp.zeros((data.trials, 0), xp.int64)
     rounds: list[Round] = []
     counts = sizes(inputs.count)
-    with deterministic(), progress("training the reward model", len(counts) * settings.steps) as advance:
+    # Products this small gain nothing from more threads, and sums by several are not the same each time.
+    with (
+        threadpool_limits(1),
+        xp.deterministic(),
+        progress("training the reward model", len(counts) * settings.steps) as advance,
+    ):
         for size in counts:
             if size > active.shape[1]:
                 more = size - active.shape[1]
                 joining = _strongest(optimiser.p, inputs, data, screen, active, more, everyone)
                 optimiser.grow(active.shape[1], more)
-                active = torch.cat([active, joining], dim=1)
+                active = xp.concatenate([active, joining], axis=1)
             step = _step(optimiser, inputs, data, active, batches.size, everyone)
-            for pace in _paces(settings, len(rounds), data.x.device):
+            for pace in _paces(settings, len(rounds), xp):
                 step(everyone.own(batches.next()), pace)
                 advance(1)
-            kept = {name: value.clone() for name, value in optimiser.p.items()}
+            kept = {name: xp.copy(value) for name, value in optimiser.p.items()}
             rounds.append(Round(active, kept, _judged(kept, inputs, data, judge, active, everyone)))
             if done(rounds):
                 break
@@ -80,17 +87,29 @@ def grow(
 
 
 def _step(
-    optimiser: ProximalAdam, inputs: ActionInputs, data: TrialData, active: Tensor, size: int, everyone: Processes
-) -> Callable[[Tensor, Tensor], None]:
+    optimiser: ProximalAdam, inputs: ActionInputs, data: TrialData, active: AnyArray, size: int, everyone: Processes
+) -> Callable[[AnyArray, AnyArray], None]:
     """One step of training in place, a function of rows (T, B) and pace (3,); on a GPU it is a graph."""
-    values = inputs.lookup(active)
+    told = _inputs(inputs, data, active)
 
-    def step(rows: Tensor, pace: Tensor) -> None:
-        x, a, r = data.at(rows)
-        sums = gradients(optimiser.p, torch.cat([values(a), with_one(x)], dim=-1), r, size)
+    def step(rows: AnyArray, pace: AnyArray) -> None:
+        sums = gradients(optimiser.p, told(rows), gather_rows(data.r, rows), size)
         optimiser.step(everyone.added(sums), pace)
 
-    return Replayed(step, optimiser.state) if data.x.is_cuda and everyone.count == 1 else step
+    return of(active).repeated(step, optimiser.state) if everyone.count == 1 else step
+
+
+def _inputs(inputs: ActionInputs, data: TrialData, active: AnyArray) -> Callable[[AnyArray], AnyArray]:
+    """What networks are told of rows (T, B), (T, B, c + d + 1): from a table of all rows where it is small enough."""
+    values, xp, (n, d) = inputs.lookup(active), of(active), data.x.shape[1:]
+
+    def told(rows: AnyArray) -> AnyArray:
+        return xp.concatenate([values(gather_rows(data.a, rows)), with_one(gather_rows(data.x, rows))], axis=-1)
+
+    if data.trials * n * (active.shape[1] + d + 1) > SUMS:
+        return told
+    table = told(xp.zeros((data.trials, n), xp.int64) + xp.arange(n))
+    return lambda rows: gather_rows(table, rows)
 
 
 def sizes(count: int) -> list[int]:
@@ -99,47 +118,47 @@ def sizes(count: int) -> list[int]:
     return [0, *powers, count]
 
 
-def _paces(settings: Growth, before: int, device: torch.device) -> Tensor:
+def _paces(settings: Growth, before: int, xp: Arrays) -> AnyArray:
     """(steps, 3) of `ProximalAdam.step` in the round after `before` others; the rate falls to a twentieth along half a
     cosine."""
     i = np.arange(settings.steps)
     rate = settings.learning_rate * (0.05 + 0.95 * 0.5 * (1 + np.cos(np.pi * i / settings.steps)))
     t = before * settings.steps + i + 1
     paces = np.stack([rate, 1 - BETA1**t, 1 - BETA2**t], axis=1)
-    return torch.as_tensor(paces, dtype=torch.float32, device=device)
+    return xp.asarray(paces, xp.float32)
 
 
 def _strongest(
-    p: Weights, inputs: ActionInputs, data: TrialData, screen: tuple[Tensor, Tensor], active: Tensor, count: int,
+    p: Weights, inputs: ActionInputs, data: TrialData, screen: tuple[AnyArray, AnyArray], active: AnyArray, count: int,
     everyone: Processes = ALONE,
-) -> Tensor:  # fmt: skip
+) -> AnyArray:  # fmt: skip
     """(T, count) the inactive inputs whose gradient at 0 has the largest norm."""
-    rows, valid = screen
-    share = valid / valid.sum(dim=1, keepdim=True)
-    rows, share = everyone.own(rows), everyone.own(share)
+    (rows, valid), xp = screen, of(active)
+    share = xp.astype(valid, xp.float32) / valid.sum(axis=1)[:, None]
+    rows, share = everyone.own(rows), everyone.own(xp.astype(share, xp.float32))
     deltas, actions = [], []
     for at in range(0, rows.shape[1], 1024):
         part = slice(at, at + 1024)
         x, a, r = data.at(rows[:, part])
         x1 = with_one(x)
-        first = torch.bmm(torch.cat([inputs.values(a, active), x1], dim=-1), p["first"]).requires_grad_()
-        loss = (share[:, part] * (upper(p, first, x1) - r) ** 2).sum()
-        deltas.append(torch.autograd.grad(loss, first)[0])
+        first = xp.concatenate([inputs.values(a, active), x1], axis=-1) @ p["first"]
+        deltas.append(backwards(p, first, x1, r, share[:, part])[3])
         actions.append(a)
-    norms = inputs.norms(torch.cat(deltas, dim=1), torch.cat(actions, dim=1), everyone.added).scatter(1, active, -1.0)
-    return norms.topk(count, dim=1).indices
+    delta, a = (xp.concatenate(parts, axis=1) for parts in (deltas, actions))
+    norms = inputs.norms(delta, a, everyone.added)
+    norms[xp.arange(len(active))[:, None], active] = -1.0
+    return xp.argsort(-norms)[:, :count]
 
 
-@torch.no_grad()
 def _judged(
-    p: Weights, inputs: ActionInputs, data: TrialData, judge: tuple[Tensor, Tensor], active: Tensor,
+    p: Weights, inputs: ActionInputs, data: TrialData, judge: tuple[AnyArray, AnyArray], active: AnyArray,
     everyone: Processes = ALONE,
 ) -> np.ndarray:  # fmt: skip
-    counts = judge[1].sum(dim=1).clamp(min=1)  # a hash can leave a fold empty
+    xp, counts = of(active), judge[1].sum(axis=1).clip(1)  # a hash can leave a fold empty
     rows, valid = everyone.own(judge[0]), everyone.own(judge[1])
-    total = torch.zeros(data.trials, device=data.x.device, dtype=torch.float64)
+    total = xp.zeros((data.trials,), xp.float64)
     for at in range(0, rows.shape[1], 4096):
         part = slice(at, at + 4096)
         x, a, r = data.at(rows[:, part])
-        total += (((predict(p, x, inputs.values(a, active)) - r) ** 2) * valid[:, part]).sum(dim=1).double()
-    return (everyone.added([total])[0] / counts).cpu().numpy()
+        total += (((predict(p, x, inputs.values(a, active)) - r) ** 2) * valid[:, part]).sum(axis=1)
+    return xp.to_numpy(everyone.added([total])[0] / counts)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 
 from cael.common.types import Floats
-from cael.embedding.exact import rounding
+from cael.embedding.arrays import NUMPY, Arrays
 from cael.embedding.exact.grid import Cells, all_cells, drawn_cells
 from cael.embedding.exact.rewards import SparseRewards
-from cael.embedding.training import deterministic
 from cael.log.logged import Batch
 from cael.log.pieces import Piece
 from cael.policies.policy import Policy, support
@@ -25,50 +23,30 @@ DEVICE_CELLS = 2**21
 processes has better things to do with less."""
 TOWARDS = 0.25
 """The place of an action between the two policies is its weight w to this power: it rises with w, and has no tail."""
-CPU = torch.device("cpu")
 
 
-def weights_of(cells: Cells, pitches: Floats, device: torch.device = CPU) -> Floats:
+def weights_of(cells: Cells, pitches: Floats, xp: Arrays = NUMPY) -> Floats:
     """(7, J, b) of b rows and J bandwidths; pitches: (J,) bandwidths times the unit, the first 0 (the plain ratio), the
-    last infinite (weights of 1). device: of the arithmetic.
+    last infinite (weights of 1). xp: what computes them.
 
     W of the logged action; sum_a mu W^2, what W^2 is on average in this row; the same of W w; roughness, as of
     `codes.Smoothed`; target mass that no weight carries; sum_a mu W f and sum_a mu W w^TOWARDS, the means of f and of
     the place of the actions under the smoothed target.
     """
-    if device.type != "cpu":
-        return weights_on(device, cells, pitches)
-    mu, numbers = cells.mu, np.empty((7, len(pitches), len(cells.f)))
+    cells = cells.on(xp)
     place = cells.ratio**TOWARDS
-    for j, pitch in enumerate(pitches):
-        smooth = cells.smooth(pitch)
-        w = smooth.weights
-        second = np.einsum("ij,ij,ij->i", mu, w, w) if j else cells.second
-        cross = np.einsum("ij,ij,ij->i", mu, w, cells.ratio) if j else cells.second
-        smoothed, placed = (np.einsum("ij,ij,ij->i", mu, w, values) for values in (cells.f, place))
-        numbers[:, j] = cells.logged(w), second, cross, smooth.roughness, smooth.lost, smoothed, placed
-    return numbers
-
-
-def weights_on(device: torch.device, cells: Cells, pitches: Floats) -> Floats:
-    """`weights_of` in torch."""
-    f, mu, pi, ratio, second, lost = (
-        torch.tensor(values, dtype=torch.float64, device=device)
-        for values in (cells.f, cells.mu, cells.pi, cells.ratio, cells.second, cells.lost)
-    )
-    logged = torch.as_tensor(np.array(cells.own), device=device)[:, None]
-    numbers = torch.empty(7, len(pitches), len(f), dtype=torch.float64, device=device)
-    place = ratio**TOWARDS
-    with deterministic():
+    numbers = xp.zeros((7, len(pitches), len(cells.f)), xp.float64)
+    with xp.deterministic():
         for j, pitch in enumerate(pitches.tolist()):
-            sharp = ratio, lost, torch.zeros_like(second)
-            w, gone, rough = rounding.rounded(f, mu, pi, pitch) if j else sharp
-            rough = rough + (0.5 * gone if j and cells.drawn is not None else 0.0)
-            mass = mu * w
-            square, cross = ((mass * w).sum(dim=1), (mass * ratio).sum(dim=1)) if j else (second, second)
-            means = (mass * f).sum(dim=1), (mass * place).sum(dim=1)
-            numbers[:, j] = torch.stack((w.gather(1, logged)[:, 0], square, cross, rough, gone, *means))
-    return numbers.cpu().numpy()
+            smooth = cells.smooth(pitch)
+            mass = cells.mu * smooth.weights
+            second = xp.dots(mass, smooth.weights) if j else cells.second
+            cross = xp.dots(mass, cells.ratio) if j else cells.second
+            of_weights = cells.logged(smooth.weights), second, cross, smooth.roughness, smooth.lost
+            means = xp.dots(mass, cells.f), xp.dots(mass, place)
+            for i, values in enumerate((*of_weights, *means)):
+                numbers[i, j] = values
+    return xp.to_numpy(numbers)
 
 
 def cells_of(

@@ -60,13 +60,15 @@ class LearnedMIPS(Estimator):
         """Several problems of one shape, trained at once (logs of equal length and the same actions)."""
         require_torch(type(self).__name__)
         from cael.embedding import build, training
+        from cael.embedding.batches import trial_data
         from cael.embedding.published.inner import fit_all_rows
         from cael.embedding.published.objective import CAELLoss, weights_for
+        from cael.embedding.tensors import Torch, pick_device
 
         logs, reading = [problem.log for problem in problems], self.reading
         schedule = self.schedule(len(logs[0]))
-        device = training.pick_device(schedule.device)
-        network, data = self.network_of(logs[0], device), training.trial_data(logs, device)
+        device = pick_device(schedule.device)
+        network, data = self.network_of(logs[0], device), trial_data(logs, Torch(device))
         loss = CAELLoss(network, reading, weights_for(problems, reading, device))
         parameters, histories = training.train(network, data, loss, schedule, seeds, label=self.name)
         e = build.embeddings(network, parameters, data)
@@ -228,11 +230,13 @@ class NetworkOutcome(OutcomeModel):
         """Networks of several logs of one shape, trained at once, each on its `rows` (all by default)."""
         require_torch(type(self).__name__)
         from cael.embedding import build, training
+        from cael.embedding.batches import trial_data
         from cael.embedding.published.objective import CAELLoss
+        from cael.embedding.tensors import Torch, pick_device
 
-        device = training.pick_device(self.training.device)
+        device = pick_device(self.training.device)
         network = build.context_action_network(logs[0], self.network, device)
-        data, loss = training.trial_data(logs, device, rows), CAELLoss(network, Objective(alpha=0.0, beta=0.0))
+        data, loss = trial_data(logs, Torch(device), rows), CAELLoss(network, Objective(alpha=0.0, beta=0.0))
         fitted, _ = training.train(network, data, loss, self.training, seeds, label=type(self).__name__)
         trials = ({name: value[t : t + 1] for name, value in fitted.items()} for t in range(len(logs)))
         return [FittedNetwork(network, parameters, device) for parameters in trials]
