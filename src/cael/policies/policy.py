@@ -22,6 +22,7 @@ from cael.errors import InputError, NeedsError, PolicyError, refuse_rows
 from cael.policies import draws
 from cael.policies import gate as checks
 from cael.policies.gate import need_actions, need_rows
+from cael.policies.labelled import in_order
 from cael.policies.support import Support
 
 if TYPE_CHECKING:
@@ -192,6 +193,7 @@ class Uniform(Policy):
 class Tabular(Policy):
     """Probabilities as an array: (k,) for every context alike, or (n, k) aligned with the rows of the log.
 
+    A frame of pandas or polars has a column for each action, matched by its name (0, 1, ... or p_0, p_1, ...).
     `copy=False` keeps the caller's array without copying it (the caller promises not to change it).
 
     >>> Tabular([0.2, 0.8])
@@ -203,7 +205,7 @@ class Tabular(Policy):
     n_actions: int
 
     def __init__(self, table: ArrayLike, *, copy: bool = True) -> None:
-        p = np.asarray(table)
+        p = in_order(table)
         if p.dtype.kind not in "fiub":
             raise PolicyError(f"Tabular needs probabilities that are numbers; got {p.dtype}.")
         if p.dtype != np.float32:

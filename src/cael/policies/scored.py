@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from cael.common.types import Floats, Ints, frozen, settle
 from cael.errors import PolicyError
 from cael.policies.gate import need_actions, need_rows
+from cael.policies.labelled import in_order
 from cael.policies.policy import Policy
 from cael.policies.support import Support
 
@@ -34,7 +35,7 @@ def settle_scores(policy: Policy, scores: Scores, name: str) -> None:
     """Check the scores of a policy while it is made, and freeze them."""
     if callable(scores):
         return
-    s = np.asarray(scores, dtype=np.float64)
+    s = np.asarray(in_order(scores), dtype=np.float64)
     if s.ndim not in (1, 2) or s.size == 0:
         raise PolicyError(f"{name} scores must have shape (k,) or (n, k), or be a function; got {s.shape}.")
     if not np.isfinite(s).all():
