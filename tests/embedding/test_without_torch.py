@@ -1,4 +1,4 @@
-"""Where torch is not installed: CAEL, Auto and the command work and say the same; what needs torch says what to install."""
+"""Where torch is not installed CAEL, Auto and the command say the same, and what needs torch says what to install."""
 
 import json
 import os
