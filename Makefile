@@ -64,7 +64,7 @@ clean:
 	$(PYTHON) -m venv .venv
 
 $(RUN): pyproject.toml constraints.txt | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[learn,report]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report]'
 	@touch $@
 
 $(DEV): pyproject.toml constraints.txt requirements-dev.txt | .venv/bin/python

@@ -1,7 +1,7 @@
 """The same tasks with the source of an earlier commit and with today's, in one run: ratios of time and of memory.
 
     python benchmarks/before_after.py COMMIT                  prints the table
-    python benchmarks/before_after.py COMMIT --write          and writes BEFORE_AFTER.md
+    python benchmarks/before_after.py COMMIT --write [FILE]   and writes BEFORE_AFTER.md, or another file beside it
     python benchmarks/before_after.py COMMIT --only stream    tasks whose name has this in it
 
 The earlier source is taken from git into a temporary folder. Each task runs in a process of its own, on files that
@@ -17,6 +17,7 @@ import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -133,15 +134,16 @@ def personalised(strength: float, name: str = "") -> Callable[[Path], Callable[[
     return build
 
 
-def paper(name: str, **options: Any) -> Callable[[Path], Callable[[], Any]]:
-    """An estimator that trains networks, on the paper's problem."""
+def paper(name: str, actions: int = 100) -> Callable[[Path], Callable[[], Any]]:
+    """An estimator on the paper's problem. What it imports is loaded before, by an estimate on a tiny log."""
 
     def build(_: Path) -> Callable[[], Any]:
         import cael
 
-        world = cael.worlds.PaperWorld(n_actions=100)
-        log = world.sample(1000, seed=0)
-        return lambda: getattr(cael, name)(**options).estimate(log, world.target)
+        world, tiny = (cael.worlds.PaperWorld(n_actions=k) for k in (actions, 5))
+        log, estimator = world.sample(1000, seed=0), getattr(cael, name)()
+        estimator.estimate(tiny.sample(100, seed=0), tiny.target)
+        return lambda: estimator.estimate(log, world.target)
 
     return build
 
@@ -187,6 +189,7 @@ TASKS: dict[str, Callable[[Path], Callable[[], Any]]] = {
     "SNIPS and SNDR, 20,000 rows, 20,000 actions": many_actions,
     "MIPS, 1,000 rows, 100 actions": paper("MIPS"),
     "CAEL, 1,000 rows, 100 actions": paper("CAEL"),
+    "CAEL, 1,000 rows, 500 actions": paper("CAEL", 500),
     "CAELMIPS, 1,000 rows, 100 actions": paper("CAELMIPS"),
 }
 SLOW = ("CAEL",)
@@ -244,10 +247,10 @@ def at_commit(commit: str, folder: Path) -> str:
     return name.strip()
 
 
-def page(commit: str, lines: list[str]) -> str:
+def page(commit: str, options: str, lines: list[str]) -> str:
     return f"""# Before and after
 
-`python benchmarks/before_after.py {commit[:12]} --write`: processor seconds of all threads and peak memory with
+`python benchmarks/before_after.py {commit[:12]} {options}`: processor seconds of all threads and peak memory with
 the source of commit {commit[:12]} and with that of the commit that this file is in; the least of the rounds, in turn;
 ratios are after / before. Load of the machine at the end: {os.getloadavg()[0]:.1f} (2 cores).
 
@@ -262,7 +265,7 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--rows", type=int, default=300_000)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--write", nargs="?", const="BEFORE_AFTER.md")
     parser.add_argument("--here", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -280,7 +283,7 @@ def main() -> None:
             lines.append(line(task, before, after))
             print(lines[-1], flush=True)
     if given.write:
-        (HERE / "BEFORE_AFTER.md").write_text(page(commit, lines), "utf-8")
+        (HERE / given.write).write_text(page(commit, shlex.join(sys.argv[2:]), lines), "utf-8")
 
 
 if __name__ == "__main__":

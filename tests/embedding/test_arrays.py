@@ -75,6 +75,17 @@ def test_an_operation_in_numpy_is_that_in_torch(name):
     same(getattr(NUMPY, name)(*here, *rest), getattr(TORCH, name)(*there, *rest), atol=1e-15)
 
 
+@pytest.mark.parametrize("values", [-1.0, TABLE[:, :3]])
+def test_entries_are_put_where_they_are_taken(values):
+    places = RNG.permuted(np.tile(np.arange(6), (4, 1)), axis=1)[:, :3]
+    for xp, table in ((NUMPY, TABLE.copy()), (TORCH, TORCH.asarray(TABLE))):
+        there = xp.asarray(places, xp.int64)
+        xp.put_along(table, there, values if isinstance(values, float) else xp.asarray(values))
+        np.testing.assert_array_equal(xp.take_along(table, there), np.broadcast_to(values, (4, 3)))
+        assert (xp.to_numpy(table) != TABLE).sum() <= 12
+        xp.put_along(table, there[:, :0], -1.0)
+
+
 def test_both_have_the_same_operations():
     names = {name for name in dir(NUMPY) if not name.startswith("_")}
     assert names == {name for name in dir(TORCH) if not name.startswith("_")} - {"device"}

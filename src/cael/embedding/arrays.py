@@ -64,6 +64,10 @@ class Numpy:
         """The entries at places (b, m) of each line of a table (b, n)."""
         return np.take_along_axis(table, places, axis=1)
 
+    def put_along(self, table: Array, places: Ints, values: Any) -> None:
+        """Set the entries at places (b, m) of each line of a table (b, n)."""
+        np.put_along_axis(table, places, values, axis=1)
+
     def argsort(self, x: Array) -> Ints:
         """The order of each line, equal ones by their place."""
         return x.argsort(axis=1, kind="stable")

@@ -60,6 +60,9 @@ class Torch:
     def take_along(self, table: Tensor, places: Tensor) -> Tensor:
         return torch.gather(table, 1, places)
 
+    def put_along(self, table: Tensor, places: Tensor, values: Any) -> None:
+        table.scatter_(1, places, values)
+
     def argsort(self, x: Tensor) -> Tensor:
         return torch.sort(x, dim=1, stable=True).indices
 

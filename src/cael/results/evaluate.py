@@ -105,9 +105,8 @@ def evaluate(
     name takes the place of the default). Those of the default panel that the log or the policy does not allow are
     listed as skipped, with the reason; an estimator that was asked for and cannot be computed is an error.
 
-    learn: False leaves Auto out, which trains networks (CAEL) where torch is installed and where that can shorten the
-    interval: seconds to a minute, and about four minutes for a million rows. budget: so many seconds of training at
-    most.
+    learn: False leaves Auto out, which trains networks (CAEL) where that can shorten the interval: seconds to a minute,
+    and about four minutes for a million rows. budget: so many seconds of training at most.
 
     headline: the estimate that the verdict is about, by name or as one of `estimators`; by default the first that
     exists of Auto, SNDR, DR, SNIPS, BaselineIPS, IPS, DM. thresholds: where a doubt becomes a caution or a refusal.

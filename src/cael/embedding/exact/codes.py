@@ -108,7 +108,7 @@ def _closed_up(cell: AnyArray) -> AnyArray:
     place = xp.take_along(cell, order)
     closed = xp.zeros_like(cell)
     gaps = (place[:, 1:] - place[:, :-1]).clip(max=2)
-    closed[xp.arange(len(cell))[:, None], order[:, 1:]] = gaps.cumsum(axis=1)
+    xp.put_along(closed, order[:, 1:], gaps.cumsum(axis=1))
     return closed
 
 

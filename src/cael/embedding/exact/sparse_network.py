@@ -146,7 +146,7 @@ def _strongest(
         actions.append(a)
     delta, a = (xp.concatenate(parts, axis=1) for parts in (deltas, actions))
     norms = inputs.norms(delta, a, everyone.added)
-    norms[xp.arange(len(active))[:, None], active] = -1.0
+    xp.put_along(norms, active, -1.0)
     return xp.argsort(-norms)[:, :count]
 
 
