@@ -179,11 +179,11 @@ def tested_actions(answer: Answer, counts: Survey, limits: Thresholds) -> Tested
         p_values = count_p_values(logged, counts.expected, counts.variance, answer.n)
         return Tested(counts.expected, p_values, np.ones(len(logged), dtype=bool))
     sums = answer.partial.actions
-    mean, error = inverse_means(sums.inverse, sums.squares, answer.n, answer.cluster_effect)
+    mean, share, error = inverse_means(sums.inverse, sums.squares, sums.eligible, answer.n, answer.cluster_effect)
     tested = (logged >= limits.least_count) & (error > 0)
-    z = np.divide(mean - 1, error, out=np.zeros_like(mean), where=tested)
+    z = np.divide(mean - share, error, out=np.zeros_like(mean), where=tested)
     # Rows of an action in a log with correct propensities: logged / mean, if the mean is off by a factor.
-    expected = np.divide(logged, mean, out=np.zeros_like(mean), where=mean > 0)
+    expected = np.divide(logged * share, mean, out=np.zeros_like(mean), where=mean > 0)
     return Tested(expected, np.array([two_sided(value) for value in z]), tested)
 
 
@@ -192,7 +192,13 @@ def frequencies_of(answer: Answer, counts: Survey, limits: Thresholds) -> Check:
     if actions is None:
         return NO_FREQUENCIES
     off = (holm(actions.p_values) < limits.p_value) & actions.tested
-    return frequencies(off, (counts.logged - actions.expected) / answer.n, limits)
+    gone = setless(answer) and bool((counts.logged < actions.expected)[off].all())
+    return frequencies(off, (counts.logged - actions.expected) / answer.n, limits, gone=gone)
+
+
+def setless(answer: Answer) -> bool:
+    """Whether only logged propensities are known, and not which actions were eligible."""
+    return answer.log.has_propensities and answer.log.logging is None and not answer.log.has_eligible
 
 
 def likeliness(answer: Answer) -> tuple[float, float] | None:
@@ -223,8 +229,12 @@ def drifting(answer: Answer, best: Estimate, level: float, limits: Thresholds) -
 
 def reward_of(answer: Answer, best: Estimate) -> Column:
     """What is left of the rewards by a model, where there is one: it does not change as the logging policy learns."""
-    left = (column for column in answer.index if isinstance(column, Residual))
-    return Reward() if best.estimator == "LoggedMean" else next(left, Reward())
+    return Reward() if best.estimator == "LoggedMean" else left_of_reward(answer)
+
+
+def left_of_reward(answer: Answer) -> Column:
+    """What a model leaves of the rewards, where there is one; else the rewards."""
+    return next((column for column in answer.index if isinstance(column, Residual)), Reward())
 
 
 def order_of(answer: Answer) -> str:

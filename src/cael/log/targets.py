@@ -28,8 +28,10 @@ from cael.policies.policy import (
     Tabular,
     Uniform,
     as_policy,
+    fixed_on,
     logged_probability,
     probabilities,
+    refuse_ineligible,
     support,
 )
 from cael.policies.propensity import EstimatedLogging
@@ -61,7 +63,12 @@ class Target:
     def on(self, piece: Piece) -> Policy:
         """The policy on the rows of a batch, which are counted within it; each row is asked once where possible."""
         policy = self._there(piece)
-        return policy if policy.fixed is not None else asked_once(policy, piece.batch())
+        if fixed_on(policy, piece) is not None:
+            return policy
+        batch = piece.batch()
+        policy = asked_once(policy, batch)
+        refuse_ineligible(policy, batch)
+        return policy
 
     def is_dense(self, piece: Piece) -> bool:
         """Whether all actions of a row have to be looked at: the policy has no list of few."""
@@ -69,7 +76,7 @@ class Target:
             return False
         try:
             policy = self._there(piece)
-            return policy.fixed is None and support(policy, piece.batch(slice(0, 1))) is None
+            return fixed_on(policy, piece) is None and support(policy, piece.batch(slice(0, 1))) is None
         except CaelError:  # the pass says what is wrong, with its place
             return True
 

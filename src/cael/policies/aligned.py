@@ -29,6 +29,7 @@ class Aligned(Policy):
     """A policy that counts rows as its log does, for batches that count their own. numbers: of the batch's rows."""
 
     trusted: ClassVar[bool] = True
+    keeps: ClassVar[bool] = True  # the inner policy is asked at the gate
     inner: Policy
     numbers: slice | Ints
 
@@ -65,7 +66,12 @@ def aligned(policy: Policy, numbers: slice | Ints) -> Policy:
 def asked_once(policy: Policy, batch: Batch) -> Policy:
     """The policy with its probabilities on this batch as a table, where that is small and it has no shorter form."""
     small = len(batch) * batch.n_actions <= MOST_CELLS
-    if not small or not policy.complete or policy.fixed is not None or isinstance(policy, Tabular | Uniform):
+    if (
+        not small
+        or not policy.complete
+        or gate.fixed_on(policy, batch) is not None
+        or isinstance(policy, Tabular | Uniform)
+    ):
         return policy
     if len(batch) == 0 or gate.support(policy, batch.part(slice(0, 1))) is not None:
         return policy
@@ -78,6 +84,7 @@ class Asked(Policy):
     """A policy whose probabilities (b, k) on a batch are known; only draws are asked of it again."""
 
     trusted: ClassVar[bool] = True
+    keeps: ClassVar[bool] = True  # the inner policy is asked at the gate
     inner: Policy
     table: Floats
 

@@ -38,6 +38,7 @@ class Mixture(Policy):
     """
 
     trusted: ClassVar[bool] = True
+    keeps: ClassVar[bool] = True  # its parts are asked at the gate
     policies: Sequence[Policy]
     weights: Sequence[float]
 
@@ -84,7 +85,9 @@ class Mixture(Policy):
         rest: Floats = sum((weight * listed.rest for weight, listed in weighted), np.zeros(len(batch)))
         above = [weight * listed.excess() for weight, listed in weighted]
         actions, _, (extra,) = draws.merged(np.hstack([listed.actions for listed in supports]), np.hstack(above))
-        return Support(actions, np.where(actions >= 0, np.maximum(extra + rest[:, None], 0.0), 0.0), rest)
+        return Support(
+            actions, np.where(actions >= 0, np.maximum(extra + rest[:, None], 0.0), 0.0), rest, batch.eligible
+        )
 
     def probability_of(self, batch: Batch, actions: Ints) -> Floats:
         return self._mean(lambda part: probability_of(part, batch, actions))
