@@ -190,7 +190,7 @@ def by_decile(log: LoggedData) -> tuple[Frequency, ...]:
         mass = np.bincount(key, weights=p.ravel(), minlength=bins * len(p)).reshape(len(p), bins)
         expected += mass.sum(axis=0)
         variance += (mass * (1 - mass)).sum(axis=0)
-    kept = expected > 0
+    kept, variance = expected > 0, np.maximum(variance, 0.0)
     p_values = np.ones(bins)
     p_values[kept] = holm(count_p_values(observed[kept], expected[kept], variance[kept], len(log)))
     ends = [0.0, *edges.tolist(), 1.0]

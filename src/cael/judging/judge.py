@@ -12,7 +12,7 @@ import numpy as np
 
 from cael.common.types import Array, Floats, Ints
 from cael.engine.answer import Answer
-from cael.engine.columns import Column, Residual, Reward, SecondMoment, Surprise, Weight
+from cael.engine.columns import Column, Product, Residual, Reward, SecondMoment, Surprise, Weight
 from cael.engine.moments import Combination
 from cael.engine.partial import Stretch
 from cael.engine.sample import sampled
@@ -94,7 +94,7 @@ def judge(
         frequencies_of(answer, counts, limits),
         None if likely is None else surprise(*likely, limits),
         *related(answer, target, best, rows, level, limits),
-        drifting(answer, best, level, limits),
+        drifting(answer, target, best, level, limits),
         bias(best, level, limits),
     ]
     return verdict_of(headline, [check for check in checks if check is not None], limits)
@@ -215,7 +215,7 @@ def z_of(score: Combination, expected: float = 0.0) -> float:
     return (score.value - expected) / error if error > ROUNDING * abs(score.value) else 0.0
 
 
-def drifting(answer: Answer, best: Estimate, level: float, limits: Thresholds) -> Check:
+def drifting(answer: Answer, target: int, best: Estimate, level: float, limits: Thresholds) -> Check:
     """Whether rewards, or the estimate's contributions, change over time by more than the interval allows for."""
     if why := timeless(answer, BLOCKS, limits.drift_rows):
         return Check("drift", "unknown", None, why)
@@ -223,8 +223,18 @@ def drifting(answer: Answer, best: Estimate, level: float, limits: Thresholds) -
     name = "logged reward" + ("" if column == Reward() else " for given contexts and actions")
     changes = [(name, *drift(answer, BLOCKS, answer.single(column).coefficients))]
     if best.estimator != "LoggedMean" and best.sums is not None:
-        changes.append(("new policy's value", *drift(answer, BLOCKS, best.sums.coefficients)))
+        weighted = weighted_rest(answer, target) if answer.log.has_eligible else None
+        given = "" if weighted is None else " for given contexts and eligible actions"
+        coefficients = best.sums.coefficients if weighted is None else answer.single(weighted).coefficients
+        changes.append((f"new policy's value{given}", *drift(answer, BLOCKS, coefficients)))
     return drifted(changes, best, level, limits, order_of(answer))
+
+
+def weighted_rest(answer: Answer, target: int) -> Column | None:
+    """What a model leaves of the rewards, weighted for a target: unlike its value, it does not follow the eligible
+    actions."""
+    products = (column for column in answer.index if isinstance(column, Product) and column.left == Weight(target))
+    return next((product for product in products if isinstance(product.right, Residual)), None)
 
 
 def reward_of(answer: Answer, best: Estimate) -> Column:

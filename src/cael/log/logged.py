@@ -323,6 +323,10 @@ class LoggedData:
         settle(copy, **fields)
         return copy
 
+    def with_logging(self, logging: Policy) -> LoggedData:
+        """The same log, of which this is the logging policy; unchecked."""
+        return self._with(logging=logging)
+
     def replanted(self, actions: ArrayLike, rewards: ArrayLike, propensities: ArrayLike) -> LoggedData:
         """These rows, with other actions, rewards and propensities; row-aligned policies stay aligned.
 

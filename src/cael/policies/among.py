@@ -9,7 +9,8 @@ import numpy as np
 
 from cael.common.types import Floats, settle
 from cael.errors import PolicyError, refuse_rows
-from cael.policies.policy import Policy, as_policy, probabilities
+from cael.policies.policy import Policy, as_policy, probabilities, support
+from cael.policies.support import Support
 
 if TYPE_CHECKING:
     from cael.log.logged import Batch
@@ -37,7 +38,10 @@ class AmongEligible(Policy):
         policy = as_policy(self.policy)
         if not policy.complete:
             raise PolicyError(f"{policy!r} knows only logged actions, and cannot be scaled up to the eligible ones.")
-        settle(self, policy=policy, n_actions=policy.n_actions)
+        settle(self, policy=policy, n_actions=policy.n_actions, fixed=policy.fixed)
+
+    def support(self, batch: Batch) -> Support | None:
+        return support(self.policy, batch) if batch.eligible is None else None
 
     def probabilities(self, batch: Batch) -> Floats:
         p = probabilities(self.policy, replace(batch, eligible=None))

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from cael.log.logged import Batch
 
 TINY = 1e-300
+ROUNDING = 1e-12
+"""What is left of the surprise of an even distribution is no more."""
 
 
 def unsupported(logging: Policy, policy: Policy, batch: Batch) -> Floats:
@@ -105,6 +107,7 @@ def surprises(policy: Policy, batch: Batch, popularity: Floats) -> tuple[Floats,
         mean = (listed.excess() * popularity[np.maximum(listed.actions, 0)]).sum(axis=1)
         mean = mean + listed.rest_sums(popularity)
     surprise = logged - entropy
+    surprise[np.abs(surprise) < ROUNDING] = 0.0
     return surprise, surprise - (popular - mean)
 
 
