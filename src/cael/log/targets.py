@@ -20,7 +20,7 @@ from cael.io.specs import PolicySpec, parse
 from cael.log.pieces import Piece, numbers_within
 from cael.log.row_checks import refuse_disagreement
 from cael.log.scratch import Scratch
-from cael.policies.aligned import aligned, asked_once
+from cael.policies.aligned import Aligned, aligned, asked_once
 from cael.policies.mixture import Mixture
 from cael.policies.policy import (
     LoggedOnly,
@@ -84,7 +84,8 @@ class Target:
         if piece.source is None:
             assert self.policy is not None
             assert piece.numbers is not None
-            return aligned(self.policy, piece.numbers)
+            # The check of eligible actions names the rows of the log, for whatever policy.
+            return (aligned if piece.eligible is None else Aligned)(self.policy, piece.numbers)
         if isinstance(self.policy, EstimatedLogging):
             return self.policy.on_folds(piece.folds(self.policy.folds, 0))
         if self.policy is not None:

@@ -19,7 +19,7 @@ MOST_CELLS = 2**22
 
 def settle_like(policy: Policy, inner: Policy) -> None:
     """What is known of a policy is known of one that asks it."""
-    known = ("n_actions", "complete", "least", "most", "positive")
+    known = ("n_actions", "complete", "least", "most", "positive", "keeps")
     settle(policy, **{name: getattr(inner, name) for name in known})
 
 
@@ -29,7 +29,6 @@ class Aligned(Policy):
     """A policy that counts rows as its log does, for batches that count their own. numbers: of the batch's rows."""
 
     trusted: ClassVar[bool] = True
-    keeps: ClassVar[bool] = True  # the inner policy is asked at the gate
     inner: Policy
     numbers: slice | Ints
 
@@ -73,7 +72,8 @@ def asked_once(policy: Policy, batch: Batch) -> Policy:
         or isinstance(policy, Tabular | Uniform)
     ):
         return policy
-    if len(batch) == 0 or gate.support(policy, batch.part(slice(0, 1))) is not None:
+    first = replace(batch.part(slice(0, 1)), eligible=None)  # what is wrong is said of all rows, not of the first
+    if len(batch) == 0 or gate.support(policy, first) is not None:
         return policy
     return Asked(policy, np.asarray(gate.probabilities(policy, batch), dtype=np.float64))
 
@@ -84,12 +84,12 @@ class Asked(Policy):
     """A policy whose probabilities (b, k) on a batch are known; only draws are asked of it again."""
 
     trusted: ClassVar[bool] = True
-    keeps: ClassVar[bool] = True  # the inner policy is asked at the gate
     inner: Policy
     table: Floats
 
     def __post_init__(self) -> None:
         settle_like(self, self.inner)
+        settle(self, keeps=True)  # the table was checked
 
     def __repr__(self) -> str:
         return repr(self.inner)

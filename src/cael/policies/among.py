@@ -9,8 +9,7 @@ import numpy as np
 
 from cael.common.types import Floats, settle
 from cael.errors import PolicyError, refuse_rows
-from cael.policies.policy import Policy, as_policy, probabilities, support
-from cael.policies.support import Support
+from cael.policies.policy import Policy, as_policy, probabilities
 
 if TYPE_CHECKING:
     from cael.log.logged import Batch
@@ -39,9 +38,6 @@ class AmongEligible(Policy):
         if not policy.complete:
             raise PolicyError(f"{policy!r} knows only logged actions, and cannot be scaled up to the eligible ones.")
         settle(self, policy=policy, n_actions=policy.n_actions, fixed=policy.fixed)
-
-    def support(self, batch: Batch) -> Support | None:
-        return support(self.policy, batch) if batch.eligible is None else None
 
     def probabilities(self, batch: Batch) -> Floats:
         p = probabilities(self.policy, replace(batch, eligible=None))

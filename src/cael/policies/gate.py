@@ -119,9 +119,9 @@ def _refuse_outside(mass: Floats, actions: Ints, batch: Batch, source: str) -> N
         some = "" if actions[first] < 0 else f", action {actions[first]} among them"
         more = f" (rows {', '.join(map(str, numbers[:5]))}{', ...' if len(rows) > 5 else ''})" if len(rows) > 1 else ""
         raise PolicyError(
-            f"{source} plays actions that are not eligible in {len(rows):,} of {len(batch):,} rows{more}: row "
-            f"{numbers[0]} gives {mass[first]:.3g} to such actions{some}. Give a policy that plays eligible actions "
-            "alone, or scale it up to them with cael.AmongEligible(policy)."
+            f"{source} plays actions that are not eligible in {len(rows):,} of {len(batch):,} rows looked at{more}: "
+            f"row {numbers[0]} gives {mass[first]:.3g} to such actions{some}. Give a policy that plays eligible "
+            "actions alone, or scale it up to them with cael.AmongEligible(policy)."
         )
 
 

@@ -38,7 +38,6 @@ class Mixture(Policy):
     """
 
     trusted: ClassVar[bool] = True
-    keeps: ClassVar[bool] = True  # its parts are asked at the gate
     policies: Sequence[Policy]
     weights: Sequence[float]
 
@@ -54,7 +53,7 @@ class Mixture(Policy):
             raise PolicyError(f"the policies of a Mixture differ in their number of actions: {sorted(counts)}.")
         settle(
             self, policies=parts, weights=weights, n_actions=next(iter(counts), None),
-            complete=all(part.complete for part in parts),
+            complete=all(part.complete for part in parts), keeps=all(part.keeps for part in parts),
         )  # fmt: skip
         settle(
             self, least=self._mean(lambda part: part.least or 0.0),
