@@ -398,6 +398,17 @@ def test_propensities_that_are_wrong_are_still_seen_and_not_blamed_on_the_sets()
     assert "come and go" not in cael.audit(small)["frequencies"].sentence
 
 
+def test_rounded_propensities_of_even_sets_pass():
+    """1 / propensity is nearly the size of the set: what is left is rounding, however small its spread."""
+    _, _, only, _ = logs(0.0, 8000, n_actions=20, days=10)
+    columns = (only.contexts, only.actions, only.rewards)
+    for digits, passes_ in ((5, True), (4, True), (1, False)):
+        rounded = np.round(only.propensities, digits)
+        audit = cael.audit(cael.LoggedData(*columns, rounded, eligible=only.eligible, timestamps=only.timestamps))
+        assert (audit["sums"].status == "pass") == passes_, audit["sums"]
+        assert (audit["periods"].status == "pass") == passes_, audit["periods"]
+
+
 def test_inverse_propensities_average_the_share_of_rows_on_which_an_action_was_eligible():
     """The test of each action is calibrated: p-values are uniform where the propensities are right."""
     world, p_values = cael.worlds.CatalogueWorld(n_actions=10, days=6, population=5), []

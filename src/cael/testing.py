@@ -126,7 +126,7 @@ def singleton_clusters_change_nothing(estimator: Estimator, log: LoggedData, pol
         return
     alone = LoggedData(
         log.contexts, log.actions, log.rewards, log.propensities, logging=log.logging, n_actions=log.n_actions,
-        action_features=log.action_features, clusters=np.arange(len(log)),
+        action_features=log.action_features, clusters=np.arange(len(log)), eligible=log.eligible,
     )  # fmt: skip
     a, b = estimator.estimate(log, policy), estimator.estimate(alone, policy)
     same = np.isclose(a.value, b.value, rtol=1e-9) and np.isclose(a.stderr, b.stderr, rtol=1e-6)

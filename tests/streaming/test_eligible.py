@@ -68,17 +68,18 @@ def forms(world, folder, labels=LABELS):
     ]
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(
     form=st.integers(0, 4),
     text=st.booleans(),
     known=st.booleans(),
-    n=st.integers(300, 900),
+    policy=st.sampled_from([WORLD.target, "uniform"]),
+    n=st.integers(300, 600),
     cuts=st.lists(st.integers(1, 900), max_size=3),
     batch=st.sampled_from([70, 10_000]),
     seed=st.integers(0, 9),
 )
-def test_memory_and_files_say_the_same(form, text, known, n, cuts, batch, seed):
+def test_memory_and_files_say_the_same(form, text, known, policy, n, cuts, batch, seed):
     labels = LABELS if text else list(range(12))
     log = WORLD.sample(n, seed)
     given_as = {"actions": pa.table({"action": LABELS})} if text else {"n_actions": 12}
@@ -89,10 +90,10 @@ def test_memory_and_files_say_the_same(form, text, known, n, cuts, batch, seed):
         roles, more = forms(WORLD, Path(name), labels)[form]
         here, there = (make(where, {**ROLES, **roles}, **given_as, **more) for make in (cael.read, cael.scan))
         assert (here.eligible.mask() == log.eligible.mask()).all()
-        for policy in (WORLD.target, "uniform"):
-            mine, other = (cael.evaluate(each, policy, learn=False) for each in (here, there))
-            same_evaluation(mine, other)
-        assert np.isclose(mine["SNIPS"].value, cael.SNIPS().estimate(log, cael.Uniform(12)).value, rtol=1e-9)
+        mine, other = (cael.evaluate(each, policy, learn=False) for each in (here, there))
+        same_evaluation(mine, other)
+        truth = cael.SNIPS().estimate(log, cael.Uniform(12) if policy == "uniform" else policy)
+        assert np.isclose(mine["SNIPS"].value, truth.value, rtol=1e-9)
         same(*(Checks(cael.audit(each)) for each in (here, there)))
 
 
@@ -244,8 +245,8 @@ def text_of(spec):
 
 
 def test_a_scanned_log_estimates_its_logging_policy_within_the_sets(tmp_path):
-    log = WORLD.sample(1500, 0)
-    where = write(tmp_path / "log", table_of(log).drop_columns(["propensity"]), [700], 500)
+    log = WORLD.sample(600, 0)
+    where = write(tmp_path / "log", table_of(log).drop_columns(["propensity"]), [250], 200)
     roles, known = {**ROLES, "eligible": "available"}, {"actions": pa.table({"action": LABELS})}
     scanned = cael.scan(where, roles, **known)
     with pytest.warns(UserWarning, match="no logged propensities"):
@@ -309,6 +310,9 @@ def test_five_thousand_items_over_ninety_days_in_a_stream(tmp_path):
     assert there.verdict.level == "ok", there.verdict
     assert world.value(world.target) in there["SNDR"].interval(0.99)
     here = cael.evaluate(cael.read(tmp_path / "log.parquet", roles, **given_as), world.target, learn=False)
-    same_evaluation(here, there)
+    for mine, other in zip(here, there, strict=True):
+        assert np.isclose(mine.value, other.value, rtol=1e-9), mine.estimator
+        assert np.isclose(mine.stderr, other.stderr, rtol=1e-9), mine.estimator
+    assert [check.status for check in here.verdict.checks] == [check.status for check in there.verdict.checks]
     without = cael.scan(tmp_path / "log.parquet", ROLES, n_actions=5000, memory="512MiB", workers=1)
     assert "the role eligible" in cael.audit(without)["sums"].sentence

@@ -236,10 +236,15 @@ def _by_lists(source: Source, column: str, actions: Actions) -> tuple[Eligible, 
         lengths, (numbers,), flaws = cells.lists(column, [chunks.pop(0)], as_actions)
         part, masks, _ = sets_of(lengths, np.asarray(numbers), len(actions))
         more = cells.flaws(column, {"is an empty list": masks[EMPTY], "lists an action twice": masks[TWICE]})
-        wrong += [Flaw(flaw.column, flaw.what, flaw.rows + at, flaw.example) for flaw in (*flaws, *more)]
+        wrong += [Flaw(flaw.column, _told(flaw.what), flaw.rows + at, flaw.example) for flaw in (*flaws, *more)]
         parts.append(part)
         at += len(part)
     return joined(parts), _merged(wrong)
+
+
+def _told(what: str) -> str:
+    """What is wrong, and where an action is unknown, how it becomes known."""
+    return f"{what} (actions=, --actions, or n_actions, --n-actions, lists all)" if "not among" in what else what
 
 
 def _merged(wrong: list[Flaw]) -> list[Flaw]:

@@ -94,7 +94,7 @@ def sums(answer: Answer, limits: Thresholds) -> Check | None:
         return Check("sums", "pass", worst, message)
     weight, k = answer.single(Weight(0)), f"the {answer.log.n_actions} actions"
     k = "the number of eligible actions" if answer.log.has_eligible else k
-    total, z = weight.value, z_of(weight, 1.0)
+    total, z = weight.value, z_of(weight, 1.0) if unrounded(weight.value - 1, 1.0, limits) else 0.0
     status = limits.status("sums", abs(z))
     message = (
         f"The propensities of {k.removeprefix('the number of ')} add up to 1 on average ({total:.2f}, {z:+.1f} errors)."
@@ -240,7 +240,9 @@ def surprise_check(answer: Answer, limits: Thresholds) -> Check | None:
     return Check("surprise", limits.status("surprise", abs(mean)), mean, message)
 
 
-def by_period(answer: Answer, blocks: Sequence[Stretch], propensities: Sequence[float | None]) -> tuple[Period, ...]:
+def by_period(
+    answer: Answer, blocks: Sequence[Stretch], propensities: Sequence[float | None], limits: Thresholds
+) -> tuple[Period, ...]:
     """Rows, mean reward, mean propensity and z of the propensities in each stretch of time.
 
     The spread is that of the whole log: a stretch has too few rows for one of its own when 1 / propensity is skewed.
@@ -249,13 +251,23 @@ def by_period(answer: Answer, blocks: Sequence[Stretch], propensities: Sequence[
     centre, error, at = float(isinstance(column, Weight)), 0.0, answer.index.get(column)
     if at is not None and z_of(answer.single(column), math.inf):
         error = answer.single(column).stderr * math.sqrt(answer.n)
+
+    def z(block: Stretch) -> float | None:
+        if not error:
+            return None
+        return unrounded(float(block.moments.mean[at]) - centre, centre, limits) / error * math.sqrt(block.moments.n)
+
     return tuple(
         Period(
-            number, block.moments.n, answer.r0 + float(block.moments.mean[answer.index[Reward()]]), propensity,
-            (float(block.moments.mean[at]) - centre) / error * math.sqrt(block.moments.n) if error else None,
+            number, block.moments.n, answer.r0 + float(block.moments.mean[answer.index[Reward()]]), propensity, z(block)
         )
         for number, (block, propensity) in enumerate(zip(blocks, propensities, strict=True))
     )  # fmt: skip
+
+
+def unrounded(gap: float, centre: float, limits: Thresholds) -> float:
+    """By how much a mean is off its centre; 0 where rounding explains that of weights, whose centre is 1."""
+    return gap if centre == 0 or abs(gap) > limits.constant_weight else 0.0
 
 
 def period_check(periods: tuple[Period, ...], limits: Thresholds) -> Check | None:

@@ -132,7 +132,7 @@ def _checked(
     propensities = [
         None if rows.propensities is None else float(rows.propensities[block == b].mean()) for b in range(len(runs))
     ]
-    periods = C.by_period(answer, runs, propensities)
+    periods = C.by_period(answer, runs, propensities, limits)
     checks = [
         C.known(answer),
         C.sums(answer, limits),

@@ -298,5 +298,7 @@ def _from_arrays(given: Any, n_actions: int) -> Eligible:
     for what, bad in flaws.items():
         values = shown if what == UNKNOWN else lengths
         told = {UNKNOWN: "; an entry is shown", TWICE: "; the length of its list is shown"}.get(what, "")
-        refuse_rows(bad, values, f"a row {what}{told}", "Correct the lists, or remove these rows.", error=LogError)
+        more = ", or give n_actions= if there are more actions" if what == UNKNOWN else ""
+        advice = f"Correct the lists{more}, or remove these rows."
+        refuse_rows(bad, values, f"a row {what}{told}", advice, error=LogError)
     return eligible

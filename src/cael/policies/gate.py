@@ -134,6 +134,9 @@ def checked_draws(drawn: Array, shape: tuple[int, ...], batch: Batch, source: st
     bad = ((drawn < 0) | (drawn >= batch.n_actions)).any(axis=1)
     message = f"{source}: drawn actions must be in 0..{batch.n_actions - 1}"
     refuse_rows(bad, drawn, message, rows=batch.row_numbers)
+    if batch.eligible is not None:
+        odd = ~batch.eligible.holds(drawn).all(axis=1)
+        refuse_rows(odd, drawn, f"{source} draws actions that are not eligible", rows=batch.row_numbers)
     return drawn.astype(np.intp, copy=False)
 
 
