@@ -98,7 +98,8 @@ def test_clusters_widen_what_counts_may_vary_by(log):
 def means(log):
     answer = counted(log)
     sums = answer.partial.actions
-    return inverse_means(sums.inverse, sums.squares, answer.n, answer.cluster_effect)
+    mean, _, error = inverse_means(sums.inverse, sums.squares, sums.eligible, answer.n, answer.cluster_effect)
+    return mean, error
 
 
 def test_inverse_means_are_one_where_the_propensities_are_right():

@@ -126,7 +126,7 @@ def singleton_clusters_change_nothing(estimator: Estimator, log: LoggedData, pol
         return
     alone = LoggedData(
         log.contexts, log.actions, log.rewards, log.propensities, logging=log.logging, n_actions=log.n_actions,
-        action_features=log.action_features, clusters=np.arange(len(log)),
+        action_features=log.action_features, clusters=np.arange(len(log)), eligible=log.eligible,
     )  # fmt: skip
     a, b = estimator.estimate(log, policy), estimator.estimate(alone, policy)
     same = np.isclose(a.value, b.value, rtol=1e-9) and np.isclose(a.stderr, b.stderr, rtol=1e-6)
@@ -200,7 +200,7 @@ def probability_of_is_an_entry(policy: Policy, log: LoggedData) -> None:
 
 
 def fixed_is_every_row(policy: Policy, log: LoggedData) -> None:
-    fixed = policy.fixed
+    fixed = None if log.eligible is not None else policy.fixed
     for _, table in _rows_with_tables(policy, log):
         same = fixed is None or np.allclose(table, fixed, atol=1e-12)
         _holds(same, "fixed are the probabilities of every row", policy)
@@ -242,6 +242,8 @@ def taken_rows_stay_aligned(policy: Policy, log: LoggedData) -> None:
 
 
 def bounds_hold(policy: Policy, log: LoggedData) -> None:
+    if log.eligible is not None:  # the bounds are those of rows on which every action is eligible
+        return
     p = _all(policy, log, 2**20)
     _holds(policy.least is None or p.min() >= policy.least - 1e-12, "no probability is below `least`", policy)
     _holds(policy.most is None or p.max() <= policy.most + 1e-12, "no probability is above `most`", policy)

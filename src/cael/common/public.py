@@ -36,6 +36,7 @@ from cael.judging.audits import audit as audit
 from cael.judging.thresholds import Thresholds as Thresholds
 from cael.judging.verdict import Check as Check
 from cael.judging.verdict import Verdict as Verdict
+from cael.log.eligible import Eligible as Eligible
 from cael.log.logged import Batch as Batch
 from cael.log.logged import LoggedData as LoggedData
 from cael.log.scanned import ScannedLog as ScannedLog
@@ -48,6 +49,7 @@ from cael.outcomes import OutcomeModel as OutcomeModel
 from cael.outcomes import Ridge as Ridge
 from cael.outcomes import Sampled as Sampled
 from cael.outcomes import SklearnOutcome as SklearnOutcome
+from cael.policies.among import AmongEligible as AmongEligible
 from cael.policies.factorised import FactorisedSoftmax as FactorisedSoftmax
 from cael.policies.mixture import Mixture as Mixture
 from cael.policies.policy import FromModel as FromModel

@@ -173,7 +173,7 @@ class Asking:
             return None
         if not logging.policy.least or policy.most is None:
             return None
-        return policy.most / logging.policy.least
+        return (1.0 if self.log.has_eligible else policy.most) / logging.policy.least
 
 
 def ask(

@@ -187,7 +187,7 @@ def _sample(log: Any, drawn: Drawn) -> Sample:
     piece = replace(piece, known_places=drawn.places)
     rows = LoggedData(
         piece.contexts, piece.actions, piece.rewards, n_actions=log.n_actions, action_features=log.action_features,
-        clusters=piece.clusters, copy=False,
+        clusters=piece.clusters, eligible=piece.eligible, copy=False,
     ).placed(drawn.places).keyed(piece.clusters)  # fmt: skip
     return Sample(rows, piece, drawn.rows, drawn.counts)
 
@@ -200,5 +200,6 @@ def with_logging(log: Any, sample: Sample) -> LoggedData:
     return LoggedData(
         rows.contexts, rows.actions, rows.rewards, propensities=sample.piece.propensities,
         logging=None if log.logging is None else sample.policy(log.logging), n_actions=rows.n_actions,
-        action_features=rows.action_features, clusters=rows.clusters, timestamps=sample.piece.times, copy=False,
+        action_features=rows.action_features, clusters=rows.clusters, timestamps=sample.piece.times,
+        eligible=rows.eligible, copy=False,
     ).placed(sample.piece.places).keyed(rows.cluster_keys)  # fmt: skip

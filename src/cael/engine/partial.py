@@ -41,13 +41,15 @@ class Stretch:
 @final
 @dataclass(frozen=True, eq=False)
 class ActionSums:
-    """By action, (k,): rows; sums of 1/mu and of its square (of ones where there are no propensities); and, where the
-    logging policy is known, expected: the rows that it should have played, and variance: of their number.
+    """By action, (k,): rows; sums of 1/mu and of its square (of ones where there are no propensities); eligible: rows
+    on which it could be taken; and, where the logging policy is known, expected: the rows that it should have played,
+    and variance: of their number.
     worst: the largest distance of a row's probabilities from a sum of one."""
 
     rows: Floats
     inverse: Floats
     squares: Floats
+    eligible: Floats
     expected: Floats
     variance: Floats
     worst: float = 0.0
@@ -55,6 +57,7 @@ class ActionSums:
     def merge(self, other: ActionSums) -> ActionSums:
         return ActionSums(
             self.rows + other.rows, self.inverse + other.inverse, self.squares + other.squares,
+            self.eligible + other.eligible,
             self.expected + other.expected, self.variance + other.variance, max(self.worst, other.worst),
         )  # fmt: skip
 

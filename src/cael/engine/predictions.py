@@ -17,7 +17,7 @@ from cael.log.logged import FEW, chunks, row_numbers
 from cael.log.pieces import Piece, numbers_of
 from cael.outcomes.linear import AdditiveOutcome, InteractingOutcome
 from cael.outcomes.outcome_model import FittedOutcome, FixedOutcome
-from cael.policies.policy import Policy, probabilities, support
+from cael.policies.policy import Policy, fixed_on, probabilities, support
 
 
 class Predictions(ABC):
@@ -171,8 +171,9 @@ def by_fold(models: Sequence[FittedOutcome], fold: Ints, piece: Piece, policy: P
 def expected(policy: Policy, piece: Piece, effects: Floats) -> Floats:
     """sum over a of pi(a|x_i) effects[a] for effects (k, f), shape (n, f), from the actions that carry mass."""
     count = effects.shape[1]
-    if policy.fixed is not None:
-        return np.broadcast_to(policy.fixed @ effects, (len(piece), count))
+    fixed = fixed_on(policy, piece)
+    if fixed is not None:
+        return np.broadcast_to(fixed @ effects, (len(piece), count))
     listed = support(policy, piece.batch())
     sums = np.empty((len(piece), count))
     if listed is None:
@@ -182,7 +183,7 @@ def expected(policy: Policy, piece: Piece, effects: Floats) -> Floats:
     excess, named = listed.excess(), np.maximum(listed.actions, 0)
     for part in chunks(len(piece), max(1, named.shape[1]) * count):
         sums[part] = np.einsum("ij,ijf->if", excess[part], effects[named[part]])
-    return sums + listed.rest[:, None] * effects.sum(axis=0)
+    return sums + listed.rest_sums(effects)
 
 
 def _column(name: str, piece: Piece) -> Floats:

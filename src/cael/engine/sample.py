@@ -21,7 +21,9 @@ MOST_RUNS = 64
 def sampled(log: Any) -> LoggedData | None:
     """At most 200,000 rows (fewer where the budget is small), all of a short log; None where hardly any are valid."""
     c = log.columns
-    columns = [name for name in (c.action, c.reward, c.propensity, *(c.contexts or ())) if name is not None]
+    columns = [
+        name for name in (c.action, c.reward, c.propensity, c.of_eligible, *(c.contexts or ())) if name is not None
+    ]
     table = rows_of(log.tasks, columns, log.csv_types, room(log, columns))
     if table is None:
         return None
@@ -33,8 +35,9 @@ def sampled(log: Any) -> LoggedData | None:
     if len(piece) < 2:
         return None
     return LoggedData(
-        piece.contexts, piece.actions, piece.rewards, piece.propensities, n_actions=log.n_actions, copy=False
-    )
+        piece.contexts, piece.actions, piece.rewards, piece.propensities, n_actions=log.n_actions,
+        eligible=piece.eligible, copy=False,
+    )  # fmt: skip
 
 
 def room(log: Any, columns: Sequence[str]) -> int:

@@ -119,7 +119,7 @@ class Summing:
     def __post_init__(self) -> None:
         work, k = self.work, self.work.reading.n_actions
         self.bucket_rows, self.bucket_sums = np.zeros(BUCKETS), np.zeros((len(work.columns), BUCKETS))
-        self.actions = ActionSums(np.zeros(k), np.zeros(k), np.zeros(k), np.zeros(k), np.zeros(k))
+        self.actions = ActionSums(*np.zeros((6, k)))
         self.masses = [np.zeros(k) for _ in work.targets]
         self.tallies = [Tallying(work.top) for _ in work.tallied]
         self.changed = [Changed() for _ in work.ruled]
@@ -261,12 +261,13 @@ class Summing:
             inverse = np.bincount(actions, weights=scratch, minlength=k)
             np.multiply(scratch, scratch, out=scratch)
             squares = np.bincount(actions, weights=scratch, minlength=k)
+        n = len(piece)
+        there = np.full(k, float(n)) if piece.eligible is None else piece.eligible.spread(np.ones(n))
         if logging is None:
-            return ActionSums(rows, inverse, squares, np.zeros(k), np.zeros(k))
+            return ActionSums(rows, inverse, squares, there, np.zeros(k), np.zeros(k))
         batch = piece.batch()
-        return ActionSums(
-            rows, inverse, squares, totals(logging, batch), totals(logging, batch, variances), worst_sum(logging, batch)
-        )
+        expected, variance = totals(logging, batch), totals(logging, batch, variances)
+        return ActionSums(rows, inverse, squares, there, expected, variance, worst_sum(logging, batch))
 
     def done(self) -> Partial:
         moments = no_moments(len(self.work.columns))

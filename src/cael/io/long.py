@@ -11,6 +11,7 @@ from cael.io.encode import Actions, action_numbers, padded, told
 from cael.io.roles import CONVENTIONS, conventional
 from cael.io.sources import Source, open_source
 from cael.io.specs import PolicySpec
+from cael.policies.among import AmongEligible
 from cael.policies.policy import Policy, Tabular
 from cael.policies.topk import TopK
 
@@ -77,7 +78,7 @@ def _context_free(spec: PolicySpec, numbers: Ints, values: Floats, actions: Acti
     )
     table = np.full(k, float(listed.rest_each[0]))
     table[numbers] = listed.listed[0]
-    return Tabular(table)
+    return AmongEligible(Tabular(table)) if spec.kind == "softmax" else Tabular(table)
 
 
 def _rows_in_log(spec: PolicySpec, log: Source, id_column: str, table: Source, own_id: str, kept: Ints | None) -> Ints:

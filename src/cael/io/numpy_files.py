@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,14 @@ import numpy as np
 
 from cael.common.types import Array
 from cael.errors import InputError, LogError, PolicyError
+from cael.log.eligible import Eligible
 from cael.log.logged import LoggedData
 from cael.policies.policy import LoggedOnly, Policy, Tabular, probabilities
 
 REQUIRED = ("actions", "rewards")
 OPTIONAL = ("contexts", "propensities", "logging", "action_features", "clusters", "timestamps")
+ELIGIBLE = ("eligible_starts", "eligible_actions", "eligible_sets")
+"""The distinct sets of eligible actions, as offsets and action numbers, and the number of each row's set."""
 
 
 def save_log(path: Path | str, log: LoggedData, *, target: Policy | None = None) -> None:
@@ -27,6 +30,9 @@ def save_log(path: Path | str, log: LoggedData, *, target: Policy | None = None)
     arrays = {name: getattr(log, name) for name in (*REQUIRED, *OPTIONAL) if name != "logging"}
     for name, policy in (("logging", log.logging), ("target", target)):
         arrays[name] = None if policy is None else _table(policy, log)
+    if log.eligible is not None:
+        sets = log.eligible.sets
+        arrays |= dict(zip(ELIGIBLE, (sets.starts, sets.actions, log.eligible.codes), strict=True))
     np.savez_compressed(path, **{name: array for name, array in arrays.items() if array is not None})
 
 
@@ -43,7 +49,22 @@ def load_log(path: Path | str) -> LoggedData:
     known: dict[str, Any] = {name: arrays[name] for name in (*REQUIRED, *OPTIONAL) if name in arrays}
     if "logging" in known:
         known["logging"] = Tabular(known["logging"], copy=False)
+    if any(name in arrays for name in ELIGIBLE):
+        known["eligible"] = _eligible(arrays, known, path)
     return LoggedData(**{"contexts": None, **known})
+
+
+def _eligible(arrays: dict[str, Array], known: Mapping[str, Any], path: Path | str) -> Eligible:
+    """The eligible actions of each row, from the arrays of their sets."""
+    missing = [name for name in ELIGIBLE if name not in arrays]
+    if missing:
+        raise LogError(f"{path}: eligible actions take the arrays {', '.join(ELIGIBLE)}; {missing[0]} is missing.")
+    starts, actions, codes = (arrays[name] for name in ELIGIBLE)
+    features, logging = known.get("action_features"), known.get("logging")
+    k = int(max(actions.max(initial=0), known["actions"].max(initial=0))) + 1
+    k = len(features) if features is not None else k if logging is None else logging.n_actions
+    sets: dict[Any, Any] = dict(enumerate(np.split(actions, starts[1:-1])))
+    return Eligible.by_period(codes, sets, k)
 
 
 def load_policy(name: str, log_path: Path | str) -> Policy:

@@ -27,8 +27,9 @@ def from_obp(
 ) -> LoggedData | tuple[LoggedData, Policy]:
     """The log of obp's `bandit_feedback`; with `action_dist`, the pair (log, policy).
 
-    Used: context, action, reward, pscore, pi_b, action_context, n_actions. Not used: expected_reward (truth does not
-    live in a log), action_embed (pass it to MIPS as row_embeddings). A slate (several positions) is refused.
+    Used: context, action, reward, pscore, pi_b, action_context, n_actions; and eligible, where it is there: lists of
+    the actions that could be taken, or a boolean mask (n, n_actions). Not used: expected_reward (truth does not live in
+    a log), action_embed (pass it to MIPS as row_embeddings). A slate (several positions) is refused.
 
     >>> log, policy = from_obp({"action": [0, 1], "reward": [1.0, 0.0], "pscore": [0.5, 0.5]}, [[[0.2], [0.8]]] * 2)
     >>> log, policy
@@ -49,7 +50,7 @@ def from_obp(
     log = LoggedData(
         bandit_feedback.get("context"), bandit_feedback["action"], bandit_feedback["reward"],
         bandit_feedback.get("pscore"), logging=logging, n_actions=None if n_actions is None else int(n_actions),
-        action_features=bandit_feedback.get("action_context"),
+        action_features=bandit_feedback.get("action_context"), eligible=bandit_feedback.get("eligible"),
     )  # fmt: skip
     return log if dist is None else (log, Tabular(dist))
 

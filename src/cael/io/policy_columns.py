@@ -20,6 +20,7 @@ from cael.io.long import long_policy
 from cael.io.objects import load_object
 from cael.io.sources import Source
 from cael.io.specs import HELP, PolicySpec, parse
+from cael.policies.mixture import Mixture
 from cael.policies.policy import LoggedOnly, Policy, Tabular, Uniform
 from cael.policies.scored import EpsilonGreedy, Softmax
 from cael.policies.topk import TopK
@@ -154,9 +155,9 @@ def _choice(spec: PolicySpec, rows: Rows) -> Policy:
     k = len(rows.actions)
     if not 0 <= spec.epsilon <= 1:
         raise PolicyError(f"epsilon must be in [0, 1]; got {spec.epsilon}.")
-    sure = 1.0 if k == 1 else 1 - spec.epsilon + spec.epsilon / k
     numbers = rows.only(chosen)[:, None]
-    return TopK(numbers, np.full(numbers.shape, sure), k, rest="uniform" if k > 1 else "error")
+    choice = TopK(numbers, np.ones(numbers.shape), k)
+    return choice if spec.epsilon == 0 else Mixture([choice, Uniform(k)], [1 - spec.epsilon, spec.epsilon])
 
 
 def _topk(spec: PolicySpec, rows: Rows) -> Policy:

@@ -25,6 +25,8 @@ CONVENTIONS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """The names that are looked for, in this order and in any case, where a column is not named."""
 
+ELIGIBLE = ("eligible", "eligible_actions")
+"""Columns of lists with these names are the eligible actions."""
 CONTEXT_LISTS = ("contexts", "context", "features", "x")
 CONTEXT_PREFIXES = ("context_*", "x_*", "ctx_*", "feature_*", "user_feature_*")
 
@@ -50,10 +52,20 @@ class Columns:
     "Values are also given by this column, for example country. May be repeated."
     id: str | None = None
     "A name for each decision; needed to join a policy given as a long table."
+    eligible: str | None = None
+    "The actions that could be taken: a column of lists; with --period, a table with the columns action and period."
+    period: str | None = None
+    "The period of each row, by which a table of eligible actions is joined."
+
+    @property
+    def of_eligible(self) -> str | None:
+        """The column of the log that says which actions were eligible."""
+        return self.period or self.eligible
 
     def listed(self) -> list[str]:
         """The columns that are named, once for each role."""
-        roles = [role for role in vars(self).values() if role]
+        table = "eligible" if self.period else None
+        roles = [value for role, value in vars(self).items() if value and role != table]
         return [name for role in roles for name in ((role,) if isinstance(role, str) else role)]
 
 
@@ -98,7 +110,16 @@ def resolve(source: Source, given: Columns) -> Columns:
                 f"column {name!r} is the {used[name]} and cannot be a context: contexts are what was known before the "
                 "decision."
             )
-    return Columns(**roles, contexts=contexts)
+    return Columns(**roles, contexts=contexts, eligible=_eligible_column(source, given), period=given.period)
+
+
+def _eligible_column(source: Source, given: Columns) -> str | None:
+    """The column of lists of eligible actions; with a period, whatever names their table."""
+    if given.period is not None or given.eligible is not None:
+        source.need(given.period or str(given.eligible))
+        return given.eligible
+    name = conventional(source, ELIGIBLE)
+    return name if name is not None and is_list(source.type_of(name)) else None
 
 
 def conventional(source: Source, names: Sequence[str]) -> str | None:

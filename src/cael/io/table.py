@@ -14,12 +14,14 @@ from cael.common.types import Array, Ints
 from cael.errors import InputError, LogError, PolicyError
 from cael.io import cells
 from cael.io.cells import Flaw
+from cael.io.eligibility import calendar_of, eligible_in, named_eligible
 from cael.io.encode import Actions, matrix, read_actions, told
 from cael.io.numpy_files import load_log, load_policy
 from cael.io.policy_columns import Rows, build
 from cael.io.roles import Columns, as_columns, resolve
 from cael.io.sources import Source, open_source
 from cael.io.specs import PolicySpec, parse
+from cael.log.eligible import Eligible
 from cael.log.logged import LoggedData
 from cael.policies.policy import FromModel, LoggedOnly, Policy, probabilities
 from cael.policies.propensity import estimate_logging, warning
@@ -74,6 +76,7 @@ def open_log(
     actions: Any = None,
     n_actions: int | None = None,
     logging: str | Mapping[str, Any] | Policy | None = None,
+    eligible: Any = None,
     drop_invalid: bool = False,
     seed: int = 0,
 ) -> LogTable:
@@ -85,17 +88,19 @@ def open_log(
     n_actions : the number of actions, where these are numbers 0 .. n_actions-1.
     logging : the logging policy, in any of the forms of a policy; "estimate" estimates it, "none" does without.
         By default the propensity column is used, and without one the logging policy is estimated, with a warning.
+    eligible : the actions that could be taken, where these are not all: the name of a column of lists; or, where
+        `columns` name a period, a table with the columns `action` and `period` (or a mapping {period: actions}).
     drop_invalid : leave out rows with flaws, and say so, instead of refusing the log.
     seed : of the folds of an estimated logging policy.
     """
     if isinstance(source, str | Path) and str(source).endswith(".npz"):
         options = {"columns": columns, "actions": actions, "n_actions": n_actions, "logging": logging}
-        options["drop_invalid"] = drop_invalid or None
+        options |= {"eligible": eligible, "drop_invalid": drop_invalid or None}
         refused = [name for name, value in options.items() if value is not None]
         if refused:
             raise InputError(
                 f"{source}: {refused[0]} does not go with an .npz log, whose arrays have fixed names (actions, "
-                "rewards, contexts, propensities, logging, action_features, clusters, timestamps)."
+                "rewards, contexts, propensities, logging, action_features, clusters, timestamps, eligible_*)."
             )
         log = load_log(source)
         return _known(
@@ -103,8 +108,9 @@ def open_log(
         )
     table = open_source(source)
     try:
-        roles = resolve(table, as_columns(columns))
-        reading = _read(table, roles, actions, n_actions, logging)
+        given, sets = named_eligible(as_columns(columns), eligible)
+        roles = resolve(table, given)
+        reading = _with_eligible(table, roles, sets, _read(table, roles, actions, n_actions, logging))
         kept, dropped, warned = _checked(table, reading.n, reading.flaws, drop_invalid)
         rows = Rows(table, reading.actions, kept, roles.id)
         log, notes, doubts = _log(reading, rows, logging, seed)
@@ -135,6 +141,7 @@ def read(
     actions: Any = None,
     n_actions: int | None = None,
     logging: str | Mapping[str, Any] | Policy | None = None,
+    eligible: Any = None,
     drop_invalid: bool = False,
     seed: int = 0,
 ) -> LoggedData:
@@ -144,8 +151,9 @@ def read(
     same table. What it has to say, such as rows that were left out, comes as Python warnings.
     """
     table = open_log(
-        source, columns, actions=actions, n_actions=n_actions, logging=logging, drop_invalid=drop_invalid, seed=seed
-    )
+        source, columns, actions=actions, n_actions=n_actions, logging=logging, eligible=eligible,
+        drop_invalid=drop_invalid, seed=seed,
+    )  # fmt: skip
     for message in table.warnings:
         python_warnings.warn(message, stacklevel=2)
     return table.log
@@ -163,6 +171,7 @@ class _Reading:
     flaws: list[Flaw]
     notes: list[str]
     places: Ints
+    eligible: Eligible | None = None
 
 
 def _read(table: Source, roles: Columns, action_table: Any, n_actions: int | None, logging: Any) -> _Reading:
@@ -197,6 +206,13 @@ def _read(table: Source, roles: Columns, action_table: Any, n_actions: int | Non
     cast(roles.id, _repeated)
     segments = [(name, _segment(name, table)) for name in roles.segment or ()]
     return _Reading(n, arrays, segments, actions, wrong, [*notes, *more], table.row_places(n))
+
+
+def _with_eligible(table: Source, roles: Columns, sets: Any, reading: _Reading) -> _Reading:
+    """With the eligible actions of all rows. sets: a table of them, where they are no column."""
+    calendar = calendar_of(roles, sets, reading.actions)
+    eligible, flaws = eligible_in(table, roles, reading.actions, reading.arrays["actions"], calendar)
+    return replace(reading, eligible=eligible, flaws=[*reading.flaws, *flaws])
 
 
 def _clusters(column: str, chunks: list[Any]) -> tuple[Array, list[Flaw]]:
@@ -245,6 +261,8 @@ def _checked(
 def columns_found(roles: Columns) -> str:
     listed = {role: getattr(roles, role) for role in ("action", "reward", "propensity", "cluster", "timestamp", "id")}
     parts = [f"{role} = {name!r}" for role, name in listed.items() if name is not None]
+    if roles.eligible is not None:
+        parts.append(f"eligible actions = {roles.eligible!r}" + (f" by {roles.period!r}" if roles.period else ""))
     contexts = roles.contexts or ()
     more = ", ..." if len(contexts) > 8 else ""
     parts.append(f"contexts = {', '.join(map(repr, contexts[:8]))}{more}" if contexts else "no contexts")
@@ -261,9 +279,12 @@ def _log(
         name: None if array is None else rows.only(array) for name, array in reading.arrays.items()
     }
     k, features = len(reading.actions), reading.actions.features
+    eligible = reading.eligible
+    if eligible is not None and rows.kept is not None:
+        eligible = eligible.part(rows.kept)
 
     def log_with(policy: Policy | None) -> LoggedData:
-        log = LoggedData(**arrays, logging=policy, n_actions=k, action_features=features)
+        log = LoggedData(**arrays, logging=policy, n_actions=k, action_features=features, eligible=eligible)
         return log.placed(rows.only(reading.places))
 
     if logging == "none" or (logging is None and arrays["propensities"] is not None):

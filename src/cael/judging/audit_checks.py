@@ -13,7 +13,8 @@ from cael.common.types import Floats, Ints
 from cael.engine.answer import Answer
 from cael.engine.columns import Column, Reward, Surprise, Weight
 from cael.engine.partial import Stretch
-from cael.judging.judge import drift, likeliness, order_of, tested_actions, z_of
+from cael.judging.checks import COME_AND_GO
+from cael.judging.judge import drift, left_of_reward, likeliness, order_of, setless, tested_actions, z_of
 from cael.judging.survey import (
     Survey,
     action_drift,
@@ -91,17 +92,21 @@ def sums(answer: Answer, limits: Thresholds) -> Check | None:
         worst = answer.partial.actions.worst
         message = f"The probabilities of every row add up to 1 (within {max(worst, 1e-12):.1g})."
         return Check("sums", "pass", worst, message)
-    weight, k = answer.single(Weight(0)), answer.log.n_actions
-    total, z = weight.value, z_of(weight, 1.0)
+    weight, k = answer.single(Weight(0)), f"the {answer.log.n_actions} actions"
+    k = "the number of eligible actions" if answer.log.has_eligible else k
+    total, z = weight.value, z_of(weight, 1.0) if unrounded(weight.value - 1, 1.0, limits) else 0.0
     status = limits.status("sums", abs(z))
-    message = f"The propensities of the {k} actions add up to 1 on average ({total:.2f}, {z:+.1f} errors)."
+    message = (
+        f"The propensities of {k.removeprefix('the number of ')} add up to 1 on average ({total:.2f}, {z:+.1f} errors)."
+    )
     if status != "pass" and z > 0:
-        message = f"The propensities are too small: 1/propensity averages {total:.2f} times the {k} actions."
+        message = f"The propensities are too small: 1/propensity averages {total:.2f} times {k}."
     if status != "pass" and z < 0:
         status = "warn"
         message = (
-            f"1/propensity averages {total:.2f} times the {k} actions and should be 1: propensities are "
-            "too large, or some actions cannot be taken on some rows."
+            f"1/propensity averages {total:.2f} times {k} and should be 1: propensities are "
+            "too large, or some actions cannot be taken on some rows"
+            + (" (then say which can: the role eligible, --eligible)." if setless(answer) else ".")
         )
     return Check("sums", status, total, message)
 
@@ -141,7 +146,8 @@ def by_action(
     )
 
 
-def action_check(actions: tuple[Frequency, ...], limits: Thresholds, n: int) -> Check:
+def action_check(actions: tuple[Frequency, ...], limits: Thresholds, n: int, *, open: bool = False) -> Check:
+    """open: whether it is not known which actions were eligible."""
     tested = [action for action in actions if action.p_value is not None]
     if not tested:
         return Check("frequencies", "unknown", None, "No action could be tested against its propensities.")
@@ -157,6 +163,8 @@ def action_check(actions: tuple[Frequency, ...], limits: Thresholds, n: int) -> 
         f"{most.label} has {most.observed:,.0f} rows and should have {most.expected:,.0f}"
     )
     so = f", which concerns no more than {share:.2%} of the rows." if status == "pass" else "."
+    if open and status != "pass" and all(action.observed < (action.expected or 0.0) for action in off):
+        so += COME_AND_GO
     return Check("frequencies", status, share, message + so)
 
 
@@ -182,7 +190,7 @@ def by_decile(log: LoggedData) -> tuple[Frequency, ...]:
         mass = np.bincount(key, weights=p.ravel(), minlength=bins * len(p)).reshape(len(p), bins)
         expected += mass.sum(axis=0)
         variance += (mass * (1 - mass)).sum(axis=0)
-    kept = expected > 0
+    kept, variance = expected > 0, np.maximum(variance, 0.0)
     p_values = np.ones(bins)
     p_values[kept] = holm(count_p_values(observed[kept], expected[kept], variance[kept], len(log)))
     ends = [0.0, *edges.tolist(), 1.0]
@@ -232,7 +240,9 @@ def surprise_check(answer: Answer, limits: Thresholds) -> Check | None:
     return Check("surprise", limits.status("surprise", abs(mean)), mean, message)
 
 
-def by_period(answer: Answer, blocks: Sequence[Stretch], propensities: Sequence[float | None]) -> tuple[Period, ...]:
+def by_period(
+    answer: Answer, blocks: Sequence[Stretch], propensities: Sequence[float | None], limits: Thresholds
+) -> tuple[Period, ...]:
     """Rows, mean reward, mean propensity and z of the propensities in each time period.
 
     The spread is that of the whole log: a stretch has too few rows for one of its own when 1 / propensity is skewed.
@@ -241,13 +251,23 @@ def by_period(answer: Answer, blocks: Sequence[Stretch], propensities: Sequence[
     centre, error, at = float(isinstance(column, Weight)), 0.0, answer.index.get(column)
     if at is not None and z_of(answer.single(column), math.inf):
         error = answer.single(column).stderr * math.sqrt(answer.n)
+
+    def z(block: Stretch) -> float | None:
+        if not error:
+            return None
+        return unrounded(float(block.moments.mean[at]) - centre, centre, limits) / error * math.sqrt(block.moments.n)
+
     return tuple(
         Period(
-            number, block.moments.n, answer.r0 + float(block.moments.mean[answer.index[Reward()]]), propensity,
-            (float(block.moments.mean[at]) - centre) / error * math.sqrt(block.moments.n) if error else None,
+            number, block.moments.n, answer.r0 + float(block.moments.mean[answer.index[Reward()]]), propensity, z(block)
         )
         for number, (block, propensity) in enumerate(zip(blocks, propensities, strict=True))
     )  # fmt: skip
+
+
+def unrounded(gap: float, centre: float, limits: Thresholds) -> float:
+    """By how much a mean is off its centre; 0 where rounding explains that of weights, whose centre is 1."""
+    return gap if centre == 0 or abs(gap) > limits.constant_weight else 0.0
 
 
 def period_check(periods: tuple[Period, ...], limits: Thresholds) -> Check | None:
@@ -267,15 +287,24 @@ def period_check(periods: tuple[Period, ...], limits: Thresholds) -> Check | Non
 
 
 def drifts(answer: Answer, blocks: Sequence[Stretch], rows: LoggedData, block: Ints, limits: Thresholds) -> list[Check]:
-    """Whether rewards and actions change over time; neither is wrong, and both are worth knowing. block: of a row."""
-    when, change, p = order_of(answer), 0.0, 1.0
+    """Whether rewards and actions change over time; neither is wrong, and both are worth knowing. block: of a row.
+
+    Where the eligible actions change, and the rewards with them, it is what a model leaves of the rewards that counts.
+    """
+    when, change, p, column = order_of(answer), 0.0, 1.0, left_of_reward(answer)
+    what = "mean reward" + ("" if column == Reward() else " for given contexts and actions")
     if answer.partial.low < answer.partial.high:
-        change, p = drift(answer, len(blocks), answer.single(Reward()).coefficients)
-    reward = Check("reward_drift", "pass", change, f"The mean reward does not change over {when}.")
+        change, p = drift(answer, len(blocks), answer.single(column).coefficients)
+    reward = Check("reward_drift", "pass", change, f"The {what} does not change over {when}.")
     if p < limits.p_value:
-        message = f"The mean reward changes over {when}: the last fifth of the log is {change:+.3g} from the rest."
+        message = f"The {what} changes over {when}: the last fifth of the log is {change:+.3g} from the rest."
         reward = Check("reward_drift", "warn", change, message)
     moved, p = action_drift(rows.actions, block, rows.n_actions)
+    if rows.eligible is not None and rows.eligible.changes:
+        message = (
+            "The mix of actions follows the sets of eligible actions: whether it also changes within them is open."
+        )
+        return [reward, Check("action_drift", "pass", moved, message)]
     if p < limits.p_value:
         message = f"The mix of actions changes over {when}: {moved:.0%} of the rows would have to move to undo it."
         return [reward, Check("action_drift", limits.status("action_drift", moved), moved, message)]

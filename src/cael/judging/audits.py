@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
-import numpy as np
-
 from cael.engine.answer import Answer
 from cael.engine.asking import as_engine_log, ask
 from cael.engine.learning import in_memory
 from cael.engine.work import STRETCHES
 from cael.errors import InputError, positive_int
+from cael.estimators.doubly_robust import DR
 from cael.judging import audit_checks as C
 from cael.judging.audit_checks import Frequency, Period
 from cael.judging.checks import column, effect
-from cael.judging.judge import blocks_of, survey_of, timeless
+from cael.judging.judge import blocks_of, setless, survey_of, timeless
 from cael.judging.survey import time_blocks
 from cael.judging.thresholds import DEFAULT, Thresholds
 from cael.judging.verdict import Check, by_gravity, doubts, worst
 from cael.log.logged import LoggedData
 from cael.log.scanned import ScannedLog
+from cael.policies.policy import Uniform
 from cael.results.sheet import Column, Note, Sheet, Shown, named
 
 if TYPE_CHECKING:
@@ -104,9 +104,10 @@ def audit(
     if names is not None and len(names) != k:
         raise InputError(f"names must have one entry for each of the {k} actions; got {len(names)}.")
     positive_int("blocks", blocks, least=2)
-    uniform = np.full(k, 1 / k)
+    uniform, sets = Uniform(k), engine_log.has_eligible
     only_logged = engine_log.has_propensities and engine_log.logging is None
-    answer = ask(engine_log, {"uniform": uniform} if only_logged else {}, [])
+    # Where the eligible actions change, so do the rewards: what a model leaves of them should not.
+    answer = ask(engine_log, {"uniform": uniform} if only_logged or sets else {}, [DR()] if sets else [])
     if answer.n < 2 * blocks or blocks > STRETCHES:
         raise InputError(
             f"an audit needs at least {2 * blocks} rows, 2 for each of {blocks} time periods (at most "
@@ -131,12 +132,12 @@ def _checked(
     propensities = [
         None if rows.propensities is None else float(rows.propensities[block == b].mean()) for b in range(len(runs))
     ]
-    periods = C.by_period(answer, runs, propensities)
+    periods = C.by_period(answer, runs, propensities, limits)
     checks = [
         C.known(answer),
         C.sums(answer, limits),
         C.rounding(rows, limits),
-        C.action_check(actions, limits, answer.n),
+        C.action_check(actions, limits, answer.n, open=setless(answer)),
         C.decile_check(deciles, limits),
         C.surprise_check(answer, limits),
         column(rows, limits, known=whole, so="."),

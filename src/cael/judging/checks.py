@@ -235,13 +235,20 @@ DISORDER = "The files are not in the order of time, and a stream is not sorted: 
 NO_FREQUENCIES = Check("frequencies", "unknown", None, "Without propensities, action frequencies cannot be checked.")
 
 
-def frequencies(off: np.ndarray, gap: Floats, limits: Thresholds) -> Check:
-    """The share of rows whose action the propensities do not explain, over the actions that are `off` (k,)."""
+COME_AND_GO = (
+    " All of these have too few rows, as actions have that could not be taken on every row: if actions come and go, "
+    "say which were eligible (the role eligible; --eligible)."
+)
+
+
+def frequencies(off: np.ndarray, gap: Floats, limits: Thresholds, *, gone: bool = False) -> Check:
+    """The share of rows whose action the propensities do not explain, over the actions that are `off` (k,). gone:
+    whether they look as if they came and went."""
     share = float(np.abs(gap[off]).sum()) / 2
     sentences = (
         "Every action was taken as often as its propensities say.",
         f"{int(off.sum())} of {len(off)} actions were not taken as often as their propensities say ({share:.1%} of the "
-        "rows are out of place): the propensities are wrong or rows are missing.",
+        "rows are out of place): the propensities are wrong or rows are missing." + COME_AND_GO * gone,
     )
     return graded("frequencies", share, limits, sentences, ("misplaced", share))
 

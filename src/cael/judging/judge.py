@@ -12,7 +12,7 @@ import numpy as np
 
 from cael.common.types import Array, Floats, Ints
 from cael.engine.answer import Answer
-from cael.engine.columns import Column, Residual, Reward, SecondMoment, Surprise, Weight
+from cael.engine.columns import Column, Product, Residual, Reward, SecondMoment, Surprise, Weight
 from cael.engine.moments import Combination
 from cael.engine.partial import Stretch
 from cael.engine.sample import sampled
@@ -94,7 +94,7 @@ def judge(
         frequencies_of(answer, counts, limits),
         None if likely is None else surprise(*likely, limits),
         *related(answer, target, best, rows, level, limits),
-        drifting(answer, best, level, limits),
+        drifting(answer, target, best, level, limits),
         bias(best, level, limits),
     ]
     return verdict_of(headline, [check for check in checks if check is not None], limits)
@@ -179,11 +179,11 @@ def tested_actions(answer: Answer, counts: Survey, limits: Thresholds) -> Tested
         p_values = count_p_values(logged, counts.expected, counts.variance, answer.n)
         return Tested(counts.expected, p_values, np.ones(len(logged), dtype=bool))
     sums = answer.partial.actions
-    mean, error = inverse_means(sums.inverse, sums.squares, answer.n, answer.cluster_effect)
+    mean, share, error = inverse_means(sums.inverse, sums.squares, sums.eligible, answer.n, answer.cluster_effect)
     tested = (logged >= limits.least_count) & (error > 0)
-    z = np.divide(mean - 1, error, out=np.zeros_like(mean), where=tested)
+    z = np.divide(mean - share, error, out=np.zeros_like(mean), where=tested)
     # Rows of an action in a log with correct propensities: logged / mean, if the mean is off by a factor.
-    expected = np.divide(logged, mean, out=np.zeros_like(mean), where=mean > 0)
+    expected = np.divide(logged * share, mean, out=np.zeros_like(mean), where=mean > 0)
     return Tested(expected, np.array([two_sided(value) for value in z]), tested)
 
 
@@ -192,7 +192,13 @@ def frequencies_of(answer: Answer, counts: Survey, limits: Thresholds) -> Check:
     if actions is None:
         return NO_FREQUENCIES
     off = (holm(actions.p_values) < limits.p_value) & actions.tested
-    return frequencies(off, (counts.logged - actions.expected) / answer.n, limits)
+    gone = setless(answer) and bool((counts.logged < actions.expected)[off].all())
+    return frequencies(off, (counts.logged - actions.expected) / answer.n, limits, gone=gone)
+
+
+def setless(answer: Answer) -> bool:
+    """Whether only logged propensities are known, and not which actions were eligible."""
+    return answer.log.has_propensities and answer.log.logging is None and not answer.log.has_eligible
 
 
 def likeliness(answer: Answer) -> tuple[float, float] | None:
@@ -209,7 +215,7 @@ def z_of(score: Combination, expected: float = 0.0) -> float:
     return (score.value - expected) / error if error > ROUNDING * abs(score.value) else 0.0
 
 
-def drifting(answer: Answer, best: Estimate, level: float, limits: Thresholds) -> Check:
+def drifting(answer: Answer, target: int, best: Estimate, level: float, limits: Thresholds) -> Check:
     """Whether rewards, or the estimate's contributions, change over time by more than the interval allows for."""
     if why := timeless(answer, BLOCKS, limits.drift_rows):
         return Check("drift", "unknown", None, why)
@@ -217,14 +223,28 @@ def drifting(answer: Answer, best: Estimate, level: float, limits: Thresholds) -
     name = "logged reward" + ("" if column == Reward() else " for given contexts and actions")
     changes = [(name, *drift(answer, BLOCKS, answer.single(column).coefficients))]
     if best.estimator != "LoggedMean" and best.sums is not None:
-        changes.append(("new policy's value", *drift(answer, BLOCKS, best.sums.coefficients)))
+        weighted = weighted_rest(answer, target) if answer.log.has_eligible else None
+        given = "" if weighted is None else " for given contexts and eligible actions"
+        coefficients = best.sums.coefficients if weighted is None else answer.single(weighted).coefficients
+        changes.append((f"new policy's value{given}", *drift(answer, BLOCKS, coefficients)))
     return drifted(changes, best, level, limits, order_of(answer))
+
+
+def weighted_rest(answer: Answer, target: int) -> Column | None:
+    """What a model leaves of the rewards, weighted for a target: unlike its value, it does not follow the eligible
+    actions."""
+    products = (column for column in answer.index if isinstance(column, Product) and column.left == Weight(target))
+    return next((product for product in products if isinstance(product.right, Residual)), None)
 
 
 def reward_of(answer: Answer, best: Estimate) -> Column:
     """What is left of the rewards by a model, where there is one: it does not change as the logging policy learns."""
-    left = (column for column in answer.index if isinstance(column, Residual))
-    return Reward() if best.estimator == "LoggedMean" else next(left, Reward())
+    return Reward() if best.estimator == "LoggedMean" else left_of_reward(answer)
+
+
+def left_of_reward(answer: Answer) -> Column:
+    """What a model leaves of the rewards, where there is one; else the rewards."""
+    return next((column for column in answer.index if isinstance(column, Residual)), Reward())
 
 
 def order_of(answer: Answer) -> str:

@@ -54,14 +54,19 @@ def count_p_values(logged: Floats, expected: Floats, variance: Floats, n: int) -
     return p
 
 
-def inverse_means(first: Floats, second: Floats, n: int, effect: float) -> tuple[Floats, Floats]:
-    """For each action the mean over rows of 1{a_i = a} / mu_i and its standard error, both (k,).
+def inverse_means(
+    first: Floats, second: Floats, eligible: Floats, n: int, effect: float
+) -> tuple[Floats, Floats, Floats]:
+    """For each action the mean over rows of 1{a_i = a} / mu_i, the share of rows on which it was eligible, which is
+    what the mean should be, and the standard error of their difference, (k,) each.
 
-    The mean is 1 for an action that the logging policy plays on every row, and less for one that it leaves out on some.
-    first, second: sums of 1/mu and of its square by action. effect: the design effect of clusters.
+    The mean is less for an action that the logging policy leaves out on some rows where it was eligible.
+    first, second: sums of 1/mu and of its square by action. eligible: rows. effect: the design effect of clusters.
     """
     mean = first / n
-    return mean, np.sqrt(np.maximum(second / n - mean**2, 0.0) / (n - 1) * effect)
+    share = eligible / n
+    square = second / n - 2 * mean + share  # of 1{a_i = a} / mu_i less 1 where the action was eligible
+    return mean, share, np.sqrt(np.maximum(square - (mean - share) ** 2, 0.0) / (n - 1) * effect)
 
 
 def holm(p: Floats) -> Floats:
@@ -163,11 +168,12 @@ def action_matters(log: LoggedData, limits: Thresholds = DEFAULT) -> float | Non
     """p-value that the logged propensities do not depend on the logged action, given the contexts.
 
     Propensities are probabilities of the action taken, so what contexts leave open in their logarithm must depend on
-    the action. None where there is nothing to test: no contexts, too few rows, or propensities that hardly vary.
+    the action. None where there is nothing to test: no contexts, too few rows, or propensities that hardly vary. With
+    eligible actions, they are taken as multiples of the uniform policy's, which depend on the set of these alone.
     """
     if log.propensities is None or log.contexts.shape[1] == 0:
         return None
-    logs = np.log(log.propensities)
+    logs = np.log(log.propensities if log.eligible is None else log.propensities * log.eligible.sizes)
     return None if logs.std() < limits.related_spread else depends_on_action(logs, log, limits)
 
 

@@ -125,7 +125,8 @@ class Thresholds:
     related_spread: standard deviation that log propensities must have before they are tested. Below 5% they are nearly
         uniform, and nothing in them could belong to another row.
     drift_rows: rows that a log must have before changes over time are looked for, in a verdict.
-    constant_weight: |weight - 1| where all weights are alike. They must be 1 then; a thousandth is rounding.
+    constant_weight: |weight - 1| where all weights are alike, which must be 1 then; in an audit, of the mean weight of
+        the uniform policy, whose weights may be nearly alike. A thousandth is rounding.
 
     Results:
 

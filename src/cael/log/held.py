@@ -50,7 +50,7 @@ class Run:
             None, None, batch.actions, batch.rewards, batch.propensities, batch.contexts,
             at_rows(log.cluster_keys, part), at_rows(log.timestamps, part),
             tuple((labels, codes[part]) for labels, codes in self.segments), (), len(batch), log.n_actions,
-            log.action_features, 0, part.start, batch.rows, batch.draw_numbers,
+            log.action_features, 0, part.start, batch.rows, batch.draw_numbers, eligible=batch.eligible,
         )  # fmt: skip
 
 
@@ -69,6 +69,7 @@ class Held:
     estimates_logging: bool = field(init=False)
     clustered: bool = field(init=False)
     timed: bool = field(init=False)
+    has_eligible: bool = field(init=False)
     client: ClassVar[Any] = None
     predictions: ClassVar[Any] = None
     starts: ClassVar[tuple[int, ...]] = (0,)
@@ -85,6 +86,7 @@ class Held:
             estimates_logging=isinstance(log.logging, EstimatedLogging),
             clustered=log.clusters is not None,
             timed=log.timestamps is not None,
+            has_eligible=log.eligible is not None,
         )
 
     @property

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from cael.common.types import Array, Floats, Ints, frozen, settle
 from cael.errors import LogError, positive_int
 from cael.log import row_checks as checks
+from cael.log.eligible import Eligible, eligible_of
 from cael.log.keys import folds_of_keys, label_keys
 from cael.policies.policy import Policy, as_policy, logged_probability, probabilities
 
@@ -54,7 +55,7 @@ class Batch:
 
     rows: their numbers in the log that row-aligned policies were made for (a slice or an index array).
     contexts: (b, d). actions: (b,). rewards: (b,). propensities: (b,) or None. places: (b,) numbers that tell the rows
-    of a stream apart, whatever the batch; None where `rows` do.
+    of a stream apart, whatever the batch; None where `rows` do. eligible: the actions that could be taken; None: all.
     """
 
     rows: slice | Ints
@@ -65,6 +66,7 @@ class Batch:
     n_actions: int
     action_features: Floats | None
     places: Ints | None = None
+    eligible: Eligible | None = None
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -86,6 +88,7 @@ class Batch:
         return Batch(
             row_numbers(self.rows, rows), self.contexts[rows], self.actions[rows], self.rewards[rows],
             at_rows(self.propensities, rows), self.n_actions, self.action_features, at_rows(self.places, rows),
+            None if self.eligible is None else self.eligible.part(rows),
         )  # fmt: skip
 
     some = part
@@ -154,6 +157,9 @@ class LoggedData:
     clusters : (n,) labels of rows that belong together (a user, a session); every interval is then
         cluster-robust and every split keeps a cluster in one fold.
     timestamps : (n,) numbers or datetimes.
+    eligible : the actions that could be taken on each row, where these are not all: a list of action numbers for each
+        row, a boolean mask (n, k), or `Eligible.by_period(periods, {period: actions})`. Equal sets are kept once.
+        Policies given by name or by scores then play eligible actions alone.
     copy : False keeps the caller's arrays, as read-only views, where their types allow; it halves the memory, and the
         caller promises not to change them.
 
@@ -176,6 +182,7 @@ class LoggedData:
     rows: slice | Ints
     cluster_keys: Array | None
     places: Ints | None
+    eligible: Eligible | None
 
     def __init__(
         self,
@@ -189,6 +196,7 @@ class LoggedData:
         action_features: ArrayLike | None = None,
         clusters: ArrayLike | None = None,
         timestamps: ArrayLike | None = None,
+        eligible: Any = None,
         copy: bool = True,
     ) -> None:
         r = checks.vector("rewards", rewards, None)
@@ -211,12 +219,14 @@ class LoggedData:
             "timestamps": None if timestamps is None else checks.timestamps_of(timestamps, n),
         }
         settle(self, **{name: None if array is None else frozen(array, copy=copy) for name, array in checked.items()})
+        k = checks.count_actions(n_actions, a, policy, features, getattr(eligible, "n_actions", None))
         settle(
             self,
             logging=policy,
-            n_actions=checks.count_actions(n_actions, a, policy, features),
+            n_actions=k,
             rows=slice(0, n),
             places=None,
+            eligible=None if eligible is None else eligible_of(eligible, a, k).own(copy=copy),
         )
         if policy is not None:
             settle(self, propensities=_cross_check(self, policy))
@@ -237,7 +247,7 @@ class LoggedData:
         return len(self.actions)
 
     def __repr__(self) -> str:
-        optional = ("propensities", "logging", "action_features", "clusters", "timestamps")
+        optional = ("propensities", "logging", "action_features", "clusters", "timestamps", "eligible")
         known = [name for name in optional if getattr(self, name) is not None]
         sizes = f"n={len(self)}, n_actions={self.n_actions}, context_dim={self.contexts.shape[1]}"
         return f"LoggedData({', '.join([sizes, *known])})"
@@ -256,6 +266,8 @@ class LoggedData:
             if array is not None:
                 digest.update(f"{name}{array.shape}{array.dtype}".encode())
                 _add(digest, array if array.dtype.kind not in "mM" else array.view("i8"))
+        if self.eligible is not None:
+            _add(digest, self.eligible.hashes)
         digest.update(str(self.rows).encode() if isinstance(self.rows, slice) else self.rows.tobytes())
         return digest.hexdigest()
 
@@ -266,19 +278,19 @@ class LoggedData:
 
     @cached_property
     def logging_covers_all(self) -> bool:
-        """Whether the logging policy gives every action positive probability on every row."""
+        """Whether the logging policy gives every eligible action positive probability on every row."""
         if self.logging is None:
             raise LogError("the logging policy is not known: pass logging= to LoggedData.")
         if self.logging.least or self.logging.positive:
             return True
-        return all(bool(probabilities(self.logging, batch).min() > 0) for batch in self.batches(width=self.n_actions))
+        return all(_covered(probabilities(self.logging, batch), batch) for batch in self.batches(width=self.n_actions))
 
     @property
     def whole(self) -> Batch:
         """All rows as one batch."""
         return Batch(
             self.rows, self.contexts, self.actions, self.rewards, self.propensities, self.n_actions,
-            self.action_features, self.places,
+            self.action_features, self.places, self.eligible,
         )  # fmt: skip
 
     def batches(self, width: int = 1, *, bytes_each: int = BATCH_BYTES) -> Iterator[Batch]:
@@ -297,8 +309,11 @@ class LoggedData:
         if index.min() < 0 or index.max() >= len(self):
             raise LogError(f"row numbers must be in 0..{len(self) - 1}; got {index.min()}..{index.max()}.")
         arrays = {name: getattr(self, name) for name in PER_ROW if getattr(self, name) is not None}
+        eligible = None if self.eligible is None else Eligible(self.eligible.sets, frozen(self.eligible.codes[index]))
         return self._with(
-            rows=frozen(self.row_numbers[index]), **{name: frozen(array[index]) for name, array in arrays.items()}
+            eligible=eligible,
+            rows=frozen(self.row_numbers[index]),
+            **{name: frozen(array[index]) for name, array in arrays.items()},
         )
 
     def _with(self, **fields: Any) -> LoggedData:
@@ -308,6 +323,10 @@ class LoggedData:
         settle(copy, **fields)
         return copy
 
+    def with_logging(self, logging: Policy) -> LoggedData:
+        """The same log, of which this is the logging policy; unchecked."""
+        return self._with(logging=logging)
+
     def replanted(self, actions: ArrayLike, rewards: ArrayLike, propensities: ArrayLike) -> LoggedData:
         """These rows, with other actions, rewards and propensities; row-aligned policies stay aligned.
 
@@ -315,6 +334,8 @@ class LoggedData:
         """
         n, whole = len(self), checks.actions_of(actions, len(self))
         checks.count_actions(self.n_actions, whole, None, None)
+        if self.eligible is not None:
+            eligible_of(self.eligible, whole, self.n_actions)
         return self._with(
             actions=frozen(whole),
             rewards=frozen(checks.vector("rewards", rewards, n)),
@@ -371,6 +392,11 @@ class LoggedData:
         """The row numbers of each of k folds."""
         fold = self.fold_numbers(k, seed)
         return tuple(np.flatnonzero(fold == number) for number in range(k))
+
+
+def _covered(p: Floats, batch: Batch) -> bool:
+    """Whether p (b, k) is positive for every eligible action."""
+    return bool((p > 0).all() if batch.eligible is None else ((p > 0) | ~batch.eligible.mask()).all())
 
 
 def _add(digest: hashlib._Hash, array: Array, rows: int = 65536) -> None:

@@ -14,10 +14,12 @@ from cael.common.types import Array, Floats, Ints
 from cael.errors import InputError
 from cael.io import cells
 from cael.io.cells import Flaw
+from cael.io.eligibility import Calendar, eligible_in
 from cael.io.encode import Actions, action_numbers, matrix
 from cael.io.kinds import is_text
 from cael.io.roles import Columns
 from cael.io.sources import Source
+from cael.log.eligible import Eligible
 from cael.log.keys import FILE_BITS, distinct_keys, folds_of_keys
 from cael.log.logged import Batch, at_rows
 from cael.log.scratch import Scratch
@@ -33,18 +35,27 @@ LEAST, MOST = math.ulp(0.0), float(np.finfo(np.float64).max)
 @dataclass(frozen=True, eq=False)
 class Door:
     """How the columns of a log become arrays; the same for every batch. roles: of those that are needed, the others
-    None. categories: whether contexts may be text, which becomes columns of 0 and 1."""
+    None. categories: whether contexts may be text, which becomes columns of 0 and 1. calendar: of eligible actions."""
 
     roles: Columns
     actions: Actions
     segments: tuple[str, ...] = ()
     categories: bool = False
+    calendar: Calendar | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that are read, each once."""
         roles = self.roles
-        names = [roles.action, roles.reward, roles.propensity, roles.cluster, roles.timestamp, roles.id]
+        names = [
+            roles.action,
+            roles.reward,
+            roles.propensity,
+            roles.cluster,
+            roles.timestamp,
+            roles.id,
+            roles.of_eligible,
+        ]
         return unique([*names, *self.segments, *(roles.contexts or ())])
 
 
@@ -76,7 +87,7 @@ class Piece:
     (n,) places of the kept rows in it, None for all. contexts: (n, d). clusters: (n,) 64-bit hashes. segments: (labels,
     codes (n,)) for each column. read: rows of the batch. file, first: the number of the file, and of the first row in
     it. numbers: of the rows in a log in memory. known_places: of the rows, where `first` does not tell them. ids: (n,)
-    64-bit hashes of the decisions' ids.
+    64-bit hashes of the decisions' ids. eligible: the actions that could be taken; None: all.
     """
 
     source: Source | None
@@ -97,6 +108,7 @@ class Piece:
     numbers: slice | Ints | None = None
     known_places: Ints | None = None
     ids: Array | None = None
+    eligible: Eligible | None = None
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -126,7 +138,7 @@ class Piece:
         """Rows of the piece, by default all, as policies and models see them; they are counted within the piece."""
         whole = Batch(
             slice(0, len(self)), self.contexts, self.actions, self.rewards, self.propensities, self.n_actions,
-            self.features, self.places,
+            self.features, self.places, self.eligible,
         )  # fmt: skip
         return whole if part is None else whole.part(part)
 
@@ -151,9 +163,12 @@ def piece_of(source: Source, door: Door, file: int = 0) -> Piece:
     clusters = read(roles.cluster, hashes_of)
     times = read(roles.timestamp, lambda column, source: cells.times(column, source.chunks(column)))
     ids, segments = read(roles.id, hashes_of), tuple(_segment(name, source) for name in door.segments)
+    eligible, more = eligible_in(source, roles, door.actions, actions, door.calendar)
+    flaws += more
     whole = Piece(
         source, None, actions, rewards, propensities, contexts, clusters, times, segments, tuple(flaws), n,
         len(door.actions), door.actions.features, file, source.origin[1] if source.origin else 0, ids=ids,
+        eligible=eligible,
     )  # fmt: skip
     return _without_flaws(whole) if flaws else whole
 
@@ -172,9 +187,10 @@ def _without_flaws(piece: Piece) -> Piece:
     for flaw in piece.flaws:
         bad[flaw.rows] = True
     rows = np.flatnonzero(~bad)
+    eligible = None if piece.eligible is None else piece.eligible.part(rows)
     per_row = ("actions", "rewards", "propensities", "contexts", "clusters", "times", "ids")
     return replace(
-        piece, rows=rows, segments=tuple((labels, codes[rows]) for labels, codes in piece.segments),
+        piece, rows=rows, eligible=eligible, segments=tuple((labels, codes[rows]) for labels, codes in piece.segments),
         **{name: at_rows(getattr(piece, name), rows) for name in per_row},
     )  # fmt: skip
 

@@ -108,11 +108,14 @@ def timestamps_of(values: ArrayLike, n: int) -> Array:
     return array
 
 
-def count_actions(given: int | None, actions: Ints, logging: Policy | None, features: Floats | None) -> int:
+def count_actions(
+    given: int | None, actions: Ints, logging: Policy | None, features: Floats | None, eligible: int | None = None
+) -> int:
     sources = {
         "n_actions": None if given is None else positive_int("n_actions", given),
         "logging": None if logging is None else logging.n_actions,
         "action_features": None if features is None else len(features),
+        "eligible": eligible,
     }
     known = {name: k for name, k in sources.items() if k is not None}
     if len(set(known.values())) > 1:
@@ -140,5 +143,5 @@ def refuse_disagreement(logged: Floats, propensities: Floats | None, batch: str 
         raise LogError(
             f"propensities and logging disagree on {int(apart.sum())} rows{where}: row {row} has propensity "
             f"{propensities[row]}, but the logging policy gives its action {logged[row]}. Check row order and the "
-            "layout of the columns."
+            "layout of the columns; where actions come and go, say which were eligible (eligible=, --eligible)."
         )

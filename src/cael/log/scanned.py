@@ -17,6 +17,7 @@ from cael.engine.learning import estimated_logging
 from cael.engine.predictions import Predictions, predictions_of
 from cael.errors import InputError, LogError
 from cael.io import cells
+from cael.io.eligibility import Calendar, calendar_of, named_eligible
 from cael.io.encode import Actions, action_table, from_log
 from cael.io.reading import Task, batches, fingerprint_of, found_files, opened, tasks_of
 from cael.io.roles import Columns, as_columns, resolve
@@ -39,7 +40,8 @@ class ScannedLog:
     """A log in Parquet, Arrow or CSV files that is read in batches; made by `cael.scan`.
 
     source: the table that the files make. tasks: the parts that workers read. columns: which column is what.
-    memory: the budget. notes: what was done on the way. given_logging: the logging policy, as it was given.
+    memory: the budget. notes: what was done on the way. given_logging: the logging policy, as it was given. calendar:
+    of eligible actions, where a table says them.
     `cael.evaluate`, `cael.compare` and `cael.segments` take it in place of a `LoggedData`, with policies that are
     columns (such as "topk:items+chances") or functions of contexts.
     """
@@ -55,6 +57,7 @@ class ScannedLog:
     client: Any
     notes: tuple[str, ...]
     given_logging: Any = None
+    calendar: Calendar | None = None
 
     @property
     def n_actions(self) -> int:
@@ -103,6 +106,7 @@ class ScannedLog:
     def known(self) -> list[str]:
         """What is known beside actions and rewards."""
         roles = [role for role in ("propensity", "cluster", "timestamp") if getattr(self.columns, role) is not None]
+        roles += ["eligible"] if self.has_eligible else []
         return [*roles, "logging"] if self.given_logging is not None else roles
 
     def __repr__(self) -> str:
@@ -111,7 +115,7 @@ class ScannedLog:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the sizes and ends of all files and of how they are read; not of every value."""
-        settings = repr((self.columns, self.actions.labels, self.drop_invalid))
+        settings = repr((self.columns, self.actions.labels, self.drop_invalid, self.calendar))
         if self.given_logging is not None:
             settings += self.given_logging if isinstance(self.given_logging, str) else type(self.given_logging).__name__
         return fingerprint_of(self.source.files, settings)
@@ -138,7 +142,12 @@ class ScannedLog:
             "id": not ids,
         }  # fmt: skip
         roles = replace(self.columns, **{role: None for role, without in unneeded.items() if without})
-        return Door(roles, self.actions, segments, categories)
+        return Door(roles, self.actions, segments, categories, self.calendar)
+
+    @property
+    def has_eligible(self) -> bool:
+        """Whether it is known which actions were eligible."""
+        return self.columns.of_eligible is not None
 
     @property
     def clustered(self) -> bool:
@@ -264,6 +273,7 @@ def scan(
     n_actions: int | None = None,
     logging: Any = None,
     predictions: str | None = None,
+    eligible: Any = None,
     drop_invalid: bool = False,
     memory: int | str | None = None,
     workers: int | None = None,
@@ -272,8 +282,8 @@ def scan(
     """A log in files that need not fit into memory. Nothing but the action column is read until it is evaluated.
 
     source : a file (Parquet, CSV, Arrow), a folder, a pattern, or a list of them.
-    columns, actions, n_actions, drop_invalid : see `cael.io.open_log`. Without `actions` or `n_actions`, the action
-        column is read once to find the actions.
+    columns, actions, n_actions, eligible, drop_invalid : see `cael.io.open_log`. Without `actions` or `n_actions`, the
+        action column is read once to find the actions.
     logging : the logging policy, where all its probabilities are known: in the forms of a target policy, such as
         "dense:mu_*", or a function of contexts. CAEL needs it. "estimate" estimates it from a sample of the rows, and
         "none" does without; neither looks at a propensity column. By default that column is used, and without one the
@@ -292,12 +302,14 @@ def scan(
         raise InputError("logging='logging' defines the logging policy by itself; name columns, a table or a function.")
     files, name = found_files(source)
     table = opened(files, name)
-    roles = resolve(table, as_columns(columns))
+    given, sets = named_eligible(as_columns(columns), eligible)
+    roles = resolve(table, given)
     tasks = tasks_of(files)
     budget = Budget(bytes_of(memory), workers)
     types = csv_types(table, roles)
     try:
         known_actions, notes = actions_of_log(table, tasks, roles, actions, n_actions, types, budget)
+        calendar = calendar_of(roles, sets, known_actions)
     except InputError as error:
         raise (error if name in str(error) else type(error)(f"{name}: {error}")) from None
     notes = [columns_found(roles), *notes]
@@ -307,7 +319,7 @@ def scan(
         logging = ESTIMATE if word != "none" and roles.propensity is None else None
     log = ScannedLog(
         table, tasks, roles, known_actions, None if predictions is None else predictions_of(predictions, table), budget,
-        drop_invalid, budget.workers, client, tuple(notes), logging,
+        drop_invalid, budget.workers, client, tuple(notes), logging, calendar,
     )  # fmt: skip
     if log.rows == 0:
         raise LogError(f"{name} has no rows: expected at least 2.")

@@ -20,7 +20,7 @@ from cael.io.specs import PolicySpec, parse
 from cael.log.pieces import Piece, numbers_within
 from cael.log.row_checks import refuse_disagreement
 from cael.log.scratch import Scratch
-from cael.policies.aligned import aligned, asked_once
+from cael.policies.aligned import Aligned, aligned, asked_once
 from cael.policies.mixture import Mixture
 from cael.policies.policy import (
     LoggedOnly,
@@ -28,8 +28,10 @@ from cael.policies.policy import (
     Tabular,
     Uniform,
     as_policy,
+    fixed_on,
     logged_probability,
     probabilities,
+    refuse_ineligible,
     support,
 )
 from cael.policies.propensity import EstimatedLogging
@@ -61,7 +63,12 @@ class Target:
     def on(self, piece: Piece) -> Policy:
         """The policy on the rows of a batch, which are counted within it; each row is asked once where possible."""
         policy = self._there(piece)
-        return policy if policy.fixed is not None else asked_once(policy, piece.batch())
+        if fixed_on(policy, piece) is not None:
+            return policy
+        batch = piece.batch()
+        policy = asked_once(policy, batch)
+        refuse_ineligible(policy, batch)
+        return policy
 
     def is_dense(self, piece: Piece) -> bool:
         """Whether all actions of a row have to be looked at: the policy has no list of few."""
@@ -69,7 +76,7 @@ class Target:
             return False
         try:
             policy = self._there(piece)
-            return policy.fixed is None and support(policy, piece.batch(slice(0, 1))) is None
+            return fixed_on(policy, piece) is None and support(policy, piece.batch(slice(0, 1))) is None
         except CaelError:  # the pass says what is wrong, with its place
             return True
 
@@ -77,7 +84,8 @@ class Target:
         if piece.source is None:
             assert self.policy is not None
             assert piece.numbers is not None
-            return aligned(self.policy, piece.numbers)
+            # The check of eligible actions names the rows of the log, for whatever policy.
+            return (aligned if piece.eligible is None else Aligned)(self.policy, piece.numbers)
         if isinstance(self.policy, EstimatedLogging):
             return self.policy.on_folds(piece.folds(self.policy.folds, 0))
         if self.policy is not None:

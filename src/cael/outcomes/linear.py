@@ -10,7 +10,7 @@ import numpy as np
 from cael.common.types import Floats, Ints
 from cael.log.logged import Batch
 from cael.outcomes.outcome_model import FittedOutcome
-from cael.policies.policy import Policy
+from cael.policies.policy import Policy, fixed_on
 
 
 @final
@@ -33,7 +33,7 @@ class AdditiveOutcome(FittedOutcome):
         return self._context_part(batch)[:, None] + self.effect[np.maximum(actions, 0)]
 
     def average(self, batch: Batch) -> Floats:
-        return self._context_part(batch) + self.effect.mean()
+        return self._context_part(batch) + mean_of(self.effect, batch)
 
     def value(self, batch: Batch, p: Floats) -> Floats:
         # einsum, not @: a threaded BLAS takes a hundred times as long for this where other work keeps the cores busy
@@ -69,13 +69,24 @@ class InteractingOutcome(FittedOutcome):
         )
 
     def average(self, batch: Batch) -> Floats:
-        return self._centred(batch) @ self.slope.mean(axis=0) + self.effect.mean()
+        if batch.eligible is None:
+            return self._centred(batch) @ self.slope.mean(axis=0) + self.effect.mean()
+        return np.einsum("ij,ij->i", self._centred(batch), mean_of(self.slope, batch)) + mean_of(self.effect, batch)
 
     def value(self, batch: Batch, p: Floats) -> Floats:
         of_policy = p @ np.column_stack([self.slope, self.effect])
         return np.einsum("ij,ij->i", self._centred(batch), of_policy[:, :-1]) + of_policy[:, -1]
 
     def expected(self, batch: Batch, policy: Policy) -> Floats:
-        if policy.fixed is None:
+        fixed = fixed_on(policy, batch)
+        if fixed is None:
             return super().expected(batch, policy)
-        return self._centred(batch) @ (policy.fixed @ self.slope) + float(policy.fixed @ self.effect)
+        return self._centred(batch) @ (fixed @ self.slope) + float(fixed @ self.effect)
+
+
+def mean_of(values: Floats, batch: Batch) -> Floats:
+    """The mean of values (k, ...) over the actions, or over those that are eligible on each row, (b, ...)."""
+    if batch.eligible is None:
+        return values.mean(axis=0)
+    sizes = batch.eligible.sizes.reshape(-1, *[1] * (values.ndim - 1))
+    return batch.eligible.sums(values) / sizes

@@ -42,8 +42,8 @@ class FittedOutcome(ABC):
         )
 
     def average(self, batch: Batch) -> Floats:
-        """The mean of q(x_i, a) over all actions, shape (b,)."""
-        return batch.in_parts(lambda part, rows: self.predict(part).mean(axis=1))
+        """The mean of q(x_i, a) over all eligible actions, shape (b,)."""
+        return batch.in_parts(lambda part, rows: _mean(self.predict(part), part))
 
     def value(self, batch: Batch, p: Floats) -> Floats:
         """sum over a of p(a|x_i) q(x_i, a) for probabilities p (b, k), shape (b,)."""
@@ -56,8 +56,16 @@ class FittedOutcome(ABC):
             return batch.in_parts(lambda part, rows: self.value(part, probabilities(policy, part)))
         value = np.einsum("ij,ij->i", listed.excess(), self.at(batch, listed.actions))
         if listed.rest.any():
-            value += listed.rest * batch.n_actions * self.average(batch)
+            count = batch.n_actions if batch.eligible is None else batch.eligible.sizes
+            value += listed.rest * count * self.average(batch)
         return value
+
+
+def _mean(q: Floats, batch: Batch) -> Floats:
+    """The mean (b,) of q (b, k) over the eligible actions."""
+    if batch.eligible is None:
+        return q.mean(axis=1)
+    return np.where(batch.eligible.mask(), q, 0.0).sum(axis=1) / batch.eligible.sizes
 
 
 class OutcomeModel(ABC):

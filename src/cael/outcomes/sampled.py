@@ -71,7 +71,6 @@ class SampledOutcome(FittedOutcome):
         if listed is None:
             return self.at(batch, draw(policy, batch, u)).mean(axis=1)
         others = listed.others(batch.n_actions)
-        rank = np.minimum((u * others[:, None]).astype(np.intp), np.maximum(others - 1, 0)[:, None])
-        rest = self.at(batch, draws.unlisted(listed.actions, rank)).mean(axis=1)
+        rest = self.at(batch, listed.unlisted(batch.n_actions, u)).mean(axis=1)
         value: Floats = np.einsum("ij,ij->i", listed.probabilities, self.at(batch, listed.actions))
         return value + listed.rest * others * rest

@@ -19,7 +19,7 @@ MOST_CELLS = 2**22
 
 def settle_like(policy: Policy, inner: Policy) -> None:
     """What is known of a policy is known of one that asks it."""
-    known = ("n_actions", "complete", "least", "most", "positive")
+    known = ("n_actions", "complete", "least", "most", "positive", "keeps")
     settle(policy, **{name: getattr(inner, name) for name in known})
 
 
@@ -65,9 +65,15 @@ def aligned(policy: Policy, numbers: slice | Ints) -> Policy:
 def asked_once(policy: Policy, batch: Batch) -> Policy:
     """The policy with its probabilities on this batch as a table, where that is small and it has no shorter form."""
     small = len(batch) * batch.n_actions <= MOST_CELLS
-    if not small or not policy.complete or policy.fixed is not None or isinstance(policy, Tabular | Uniform):
+    if (
+        not small
+        or not policy.complete
+        or gate.fixed_on(policy, batch) is not None
+        or isinstance(policy, Tabular | Uniform)
+    ):
         return policy
-    if len(batch) == 0 or gate.support(policy, batch.part(slice(0, 1))) is not None:
+    first = replace(batch.part(slice(0, 1)), eligible=None)  # what is wrong is said of all rows, not of the first
+    if len(batch) == 0 or gate.support(policy, first) is not None:
         return policy
     return Asked(policy, np.asarray(gate.probabilities(policy, batch), dtype=np.float64))
 
@@ -83,6 +89,7 @@ class Asked(Policy):
 
     def __post_init__(self) -> None:
         settle_like(self, self.inner)
+        settle(self, keeps=True)  # the table was checked
 
     def __repr__(self) -> str:
         return repr(self.inner)

@@ -33,10 +33,11 @@ def from_table(p: Floats, u: Floats) -> Ints:
     return drawn
 
 
-def from_list(actions: Ints, p: Floats, rest: Floats, n_actions: int, u: Floats) -> Ints:
+def from_list(actions: Ints, p: Floats, rest: Floats, n_actions: int | Ints, u: Floats) -> Ints:
     """Actions (b, size) of lists: `actions` (b, m) with probabilities p (b, m), every other action with rest (b,).
 
-    The listed come first in the inversion, then the unlisted in the order of their numbers.
+    The listed come first in the inversion, then the unlisted in the order of their numbers. n_actions may be of each
+    row, (b,).
     """
     cumulated = np.cumsum(p, axis=1)
     listed = cumulated[:, -1] if p.shape[1] else np.zeros(len(u))

@@ -9,13 +9,15 @@ import numpy as np
 
 from cael.common.types import Floats
 from cael.policies import draws
-from cael.policies.policy import Policy, logged_probability, probabilities, probability_of, support
+from cael.policies.policy import Policy, fixed_on, logged_probability, probabilities, probability_of, support
 from cael.policies.support import Support
 
 if TYPE_CHECKING:
     from cael.log.logged import Batch
 
 TINY = 1e-300
+ROUNDING = 1e-12
+"""What is left of the surprise of an even distribution is no more."""
 
 
 def unsupported(logging: Policy, policy: Policy, batch: Batch) -> Floats:
@@ -49,13 +51,14 @@ def second_moments(logging: Policy, policy: Policy, batch: Batch) -> Floats:
 
 def _listed_second_moments(logging: Policy, target: Support, logged: Support, batch: Batch) -> Floats:
     if target.actions.shape[1] + logged.actions.shape[1] == 0:
-        return batch.n_actions * _squares(target.rest, logged.rest)
+        return target.others(batch.n_actions) * _squares(target.rest, logged.rest)
     both, _, (extra,) = draws.merged(
         np.hstack([target.actions, logged.actions]), np.hstack([target.excess(), np.zeros(logged.actions.shape)])
     )
     pi = np.where(both >= 0, extra + target.rest[:, None], 0.0)
     listed = _squares(pi, probability_of(logging, batch, both)).sum(axis=1)
-    return listed + (batch.n_actions - (both >= 0).sum(axis=1)) * _squares(target.rest, logged.rest)
+    others = target.others(batch.n_actions) + (target.actions >= 0).sum(axis=1) - (both >= 0).sum(axis=1)
+    return listed + others * _squares(target.rest, logged.rest)
 
 
 def _squares(pi: Floats, mu: Floats) -> Floats:
@@ -64,8 +67,9 @@ def _squares(pi: Floats, mu: Floats) -> Floats:
 
 def totals(policy: Policy, batch: Batch, of: Callable[[Floats], Floats] = lambda p: p) -> Floats:
     """The sum over rows of a function of the policy's probability of each action, (k,); by default of itself."""
-    if policy.fixed is not None:
-        return len(batch) * of(policy.fixed)
+    fixed = fixed_on(policy, batch)
+    if fixed is not None:
+        return len(batch) * of(fixed)
     listed = support(policy, batch)
     if listed is None:
         sums = np.zeros(batch.n_actions)
@@ -76,7 +80,9 @@ def totals(policy: Policy, batch: Batch, of: Callable[[Floats], Floats] = lambda
     there = listed.actions >= 0
     more = np.where(there, of(np.where(there, listed.probabilities, rest)) - of(rest), 0.0)
     named = np.bincount(np.maximum(listed.actions, 0).ravel(), more.ravel(), batch.n_actions)
-    return np.maximum(named + float(of(rest).sum()), 0.0)
+    every = of(listed.rest)
+    others = float(every.sum()) if listed.eligible is None else listed.eligible.spread(every)
+    return np.maximum(named + others, 0.0)
 
 
 def variances(p: Floats) -> Floats:
@@ -88,9 +94,10 @@ def surprises(policy: Policy, batch: Batch, popularity: Floats) -> tuple[Floats,
     """(b,) log p(a_i) - sum_a p log p, and the same of p / popularity; popularity: (k,) log of any distribution."""
     logged = np.log(np.maximum(logged_probability(policy, batch), TINY))
     popular = popularity[batch.actions]
-    if policy.fixed is not None:
-        surprise = logged - _entropy(policy.fixed)
-        return surprise, surprise - (popular - policy.fixed @ popularity)
+    fixed = fixed_on(policy, batch)
+    if fixed is not None:
+        surprise = logged - _entropy(fixed)
+        return surprise, surprise - (popular - fixed @ popularity)
     listed = support(policy, batch)
     if listed is None:
         entropy, mean = batch.in_parts(lambda part, _: _sums(probabilities(policy, part), popularity)).T
@@ -98,8 +105,9 @@ def surprises(policy: Policy, batch: Batch, popularity: Floats) -> tuple[Floats,
         others = listed.others(batch.n_actions)
         entropy = _entropy(listed.probabilities) + others * _entropy(listed.rest[:, None])
         mean = (listed.excess() * popularity[np.maximum(listed.actions, 0)]).sum(axis=1)
-        mean = mean + listed.rest * float(popularity.sum())
+        mean = mean + listed.rest_sums(popularity)
     surprise = logged - entropy
+    surprise[np.abs(surprise) < ROUNDING] = 0.0
     return surprise, surprise - (popular - mean)
 
 
@@ -116,8 +124,9 @@ def _entropy(p: Floats) -> Floats:
 
 def worst_sum(policy: Policy, batch: Batch) -> float:
     """The largest distance of a row's probabilities from a sum of one."""
-    if policy.fixed is not None:
-        return abs(float(policy.fixed.sum()) - 1)
+    fixed = fixed_on(policy, batch)
+    if fixed is not None:
+        return abs(float(fixed.sum()) - 1)
     listed = support(policy, batch)
     if listed is None:
         sums = batch.in_parts(lambda part, _: probabilities(policy, part).sum(axis=1))

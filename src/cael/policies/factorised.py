@@ -14,19 +14,21 @@ from cael.errors import PolicyError
 from cael.policies import draws
 from cael.policies.gate import need_actions
 from cael.policies.policy import Policy
-from cael.policies.scored import softmax
+from cael.policies.scored import among, softmax
 
 if TYPE_CHECKING:
     from cael.log.logged import Batch
 
 BLOCK = 4096
 """Actions that are scored at once: arrays have a width of at most so many."""
+LEAST = -1e300
+"""The score of an action that is not eligible."""
 
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class FactorisedSoftmax(Policy):
-    """pi(a|x) proportional to exp(u(x)'v_a / temperature): two-tower models, matrix factorisations.
+    """pi(a|x) proportional to exp(u(x)'v_a / temperature), over eligible actions: two-tower models, factorisations.
 
     u: a (context dim, f) matrix, u(x) = x'u, or a function of contexts (b, d) -> (b, f). items: (k, f), the v_a. The
     normaliser is exact; actions are visited in blocks of 4096, so memory does not grow with their number, and time is
@@ -37,6 +39,7 @@ class FactorisedSoftmax(Policy):
     """
 
     trusted: ClassVar[bool] = True
+    keeps: ClassVar[bool] = True
     u: ArrayLike | Callable[[Floats], ArrayLike]
     items: Any
     temperature: float = 1.0
@@ -79,17 +82,18 @@ class FactorisedSoftmax(Policy):
             )
         return vectors / self.temperature
 
-    def _blocks(self, vectors: Floats) -> Iterator[tuple[slice, Floats]]:
-        """Scores (b, up to BLOCK) of all actions, block by block."""
+    def _blocks(self, vectors: Floats, batch: Batch) -> Iterator[tuple[slice, Floats]]:
+        """Scores (b, up to BLOCK) of all actions, block by block; LEAST where they are not eligible."""
         for at in range(0, len(self.items), BLOCK):
             block = slice(at, at + BLOCK)
-            yield block, vectors @ self.items[block].T
+            scores = vectors @ self.items[block].T
+            yield block, scores if batch.eligible is None else np.where(batch.eligible.mask(block), scores, LEAST)
 
-    def _normaliser(self, vectors: Floats) -> tuple[Floats, Floats]:
+    def _normaliser(self, vectors: Floats, batch: Batch) -> tuple[Floats, Floats]:
         """The largest score (b,), and sums of exp(score - largest) over each block, (b, blocks)."""
         top = np.full(len(vectors), -np.inf)
         sums: list[Floats] = []
-        for _, scores in self._blocks(vectors):
+        for _, scores in self._blocks(vectors, batch):
             higher = np.maximum(top, scores.max(axis=1))
             down = np.exp(top - higher)
             sums = [total * down for total in sums]
@@ -98,15 +102,16 @@ class FactorisedSoftmax(Policy):
         return top, np.stack(sums, axis=1)
 
     def probabilities(self, batch: Batch) -> Floats:
-        return softmax(self._vectors(batch) @ self.items.T)
+        return softmax(among(self._vectors(batch) @ self.items.T, batch))
 
     def probability_of(self, batch: Batch, actions: Ints) -> Floats:
         def ask(part: Batch, rows: slice) -> Array:
             vectors, asked = self._vectors(part), actions[rows]
-            top, sums = self._normaliser(vectors)
+            top, sums = self._normaliser(vectors, part)
             scores = np.einsum("bf,bmf->bm", vectors, self.items[np.maximum(asked, 0)])
             p = np.exp(scores - top[:, None]) / sums.sum(axis=1)[:, None]
-            return np.where(asked >= 0, p, 0.0)
+            there = asked >= 0 if part.eligible is None else part.eligible.holds(asked)
+            return np.where(there, p, 0.0)
 
         return batch.in_parts(ask, max(min(BLOCK, len(self.items)), actions.shape[1] * self.items.shape[1]))
 
@@ -115,13 +120,13 @@ class FactorisedSoftmax(Policy):
 
         def ask(part: Batch, rows: slice) -> Array:
             vectors = self._vectors(part)
-            top, sums = self._normaliser(vectors)
+            top, sums = self._normaliser(vectors, part)
             block_of = draws.from_table(sums, u[rows])
             before = np.cumsum(sums, axis=1) - sums
             level = u[rows] * (sums.sum(axis=1, keepdims=True) * draws.BELOW_ONE)
             inside = level - np.take_along_axis(before, block_of, axis=1)
             drawn = np.empty(level.shape, dtype=np.intp)
-            for number, (block, scores) in enumerate(self._blocks(vectors)):
+            for number, (block, scores) in enumerate(self._blocks(vectors, part)):
                 cumulated = np.cumsum(np.exp(scores - top[:, None]), axis=1)
                 for i in np.flatnonzero((block_of == number).any(axis=1)):
                     here = block_of[i] == number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -85,6 +86,45 @@ def checked_support(listed: Support, batch: Batch, source: str) -> Support:
     return listed
 
 
+def refuse_ineligible(p: Floats, batch: Batch, source: str) -> None:
+    """Refuse probabilities (b, k) of which some are on actions that are not eligible."""
+    if batch.eligible is not None:
+        outside = np.where(batch.eligible.mask(), 0.0, p)
+        _refuse_outside(outside.sum(axis=1), outside.argmax(axis=1), batch, source)
+
+
+def eligible_support(listed: Support, batch: Batch, source: str) -> Support:
+    """Lists of eligible actions; listed actions without probability may be others, and are left out."""
+    if batch.eligible is None:
+        return listed
+    odd = ~batch.eligible.holds(listed.actions) & (listed.actions >= 0)
+    outside = np.where(odd, listed.probabilities, 0.0)
+    if listed.eligible is None:
+        beyond = batch.n_actions - batch.eligible.sizes - odd.sum(axis=1)
+        outside = np.column_stack([outside, listed.rest * beyond])
+    if outside.any():
+        shown = np.column_stack([listed.actions, np.full(len(batch), -1)])
+        worst = outside.argmax(axis=1)
+        _refuse_outside(outside.sum(axis=1), shown[np.arange(len(batch)), worst], batch, source)
+    actions = np.where(odd, -1, listed.actions) if odd.any() else listed.actions
+    p = np.where(odd, 0.0, listed.probabilities) if odd.any() else listed.probabilities
+    return replace(listed, actions=actions, probabilities=p, eligible=batch.eligible)
+
+
+def _refuse_outside(mass: Floats, actions: Ints, batch: Batch, source: str) -> None:
+    """mass: (b,) on actions that are not eligible. actions: (b,) one of them, or -1."""
+    rows = np.flatnonzero(mass > SUM_ATOL)
+    if len(rows):
+        first, numbers = rows[0], batch.row_numbers[rows]
+        some = "" if actions[first] < 0 else f", action {actions[first]} among them"
+        more = f" (rows {', '.join(map(str, numbers[:5]))}{', ...' if len(rows) > 5 else ''})" if len(rows) > 1 else ""
+        raise PolicyError(
+            f"{source} plays actions that are not eligible in {len(rows):,} of {len(batch):,} rows looked at{more}: "
+            f"row {numbers[0]} gives {mass[first]:.3g} to such actions{some}. Give a policy that plays eligible "
+            "actions alone, or scale it up to them with cael.AmongEligible(policy)."
+        )
+
+
 def checked_draws(drawn: Array, shape: tuple[int, ...], batch: Batch, source: str) -> Ints:
     """Action numbers (b, size)."""
     if drawn.shape != shape or drawn.dtype.kind not in "iu":
@@ -94,6 +134,9 @@ def checked_draws(drawn: Array, shape: tuple[int, ...], batch: Batch, source: st
     bad = ((drawn < 0) | (drawn >= batch.n_actions)).any(axis=1)
     message = f"{source}: drawn actions must be in 0..{batch.n_actions - 1}"
     refuse_rows(bad, drawn, message, rows=batch.row_numbers)
+    if batch.eligible is not None:
+        odd = ~batch.eligible.holds(drawn).all(axis=1)
+        refuse_rows(odd, drawn, f"{source} draws actions that are not eligible", rows=batch.row_numbers)
     return drawn.astype(np.intp, copy=False)
 
 

@@ -53,7 +53,7 @@ class Mixture(Policy):
             raise PolicyError(f"the policies of a Mixture differ in their number of actions: {sorted(counts)}.")
         settle(
             self, policies=parts, weights=weights, n_actions=next(iter(counts), None),
-            complete=all(part.complete for part in parts),
+            complete=all(part.complete for part in parts), keeps=all(part.keeps for part in parts),
         )  # fmt: skip
         settle(
             self, least=self._mean(lambda part: part.least or 0.0),
@@ -84,7 +84,9 @@ class Mixture(Policy):
         rest: Floats = sum((weight * listed.rest for weight, listed in weighted), np.zeros(len(batch)))
         above = [weight * listed.excess() for weight, listed in weighted]
         actions, _, (extra,) = draws.merged(np.hstack([listed.actions for listed in supports]), np.hstack(above))
-        return Support(actions, np.where(actions >= 0, np.maximum(extra + rest[:, None], 0.0), 0.0), rest)
+        return Support(
+            actions, np.where(actions >= 0, np.maximum(extra + rest[:, None], 0.0), 0.0), rest, batch.eligible
+        )
 
     def probability_of(self, batch: Batch, actions: Ints) -> Floats:
         return self._mean(lambda part: probability_of(part, batch, actions))

@@ -37,13 +37,16 @@ class Policy(ABC):
 
     n_actions: the number of actions, where the policy fixes it.
     complete: False when only the probability of the logged action is known.
-    least, most: the smallest and largest probability it can ever give to any action in any context, where
-        that is known beforehand; intervals with a finite-sample guarantee use them.
+    least, most: the smallest and largest probability it can ever give to any action in any context, where that is known
+        beforehand and every action is eligible (fewer of them have larger ones); guaranteed intervals use them.
     positive: True where it is known that every action has positive probability on every row.
-    fixed: the probabilities (k,), where they are known to be the same in every context.
+    fixed: the probabilities (k,), where they are known to be the same in every context (and every action is eligible:
+        see `fixed_on`).
+    keeps: True where it plays only what is eligible, on every row; the probabilities of others are checked.
     """
 
     trusted: ClassVar[bool] = False
+    keeps: ClassVar[bool] = False
     n_actions: int | None = None
     complete: bool = True
     least: float | None = None
@@ -71,9 +74,10 @@ class Policy(ABC):
         listed = support(self, batch)
         if listed is not None:
             return listed.probability_of(actions)
-        if self.fixed is not None:
-            need_actions(repr(self), len(self.fixed), batch)
-            return _entries(self.fixed[None, :], actions.reshape(1, -1)).reshape(actions.shape)
+        fixed = fixed_on(self, batch)
+        if fixed is not None:
+            need_actions(repr(self), len(fixed), batch)
+            return _entries(fixed[None, :], actions.reshape(1, -1)).reshape(actions.shape)
         return batch.in_parts(lambda part, rows: _entries(probabilities(self, part), actions[rows]))
 
     def draw(self, batch: Batch, u: Floats) -> Ints:
@@ -81,9 +85,10 @@ class Policy(ABC):
         listed = support(self, batch)
         if listed is not None:
             return listed.draw(batch.n_actions, u)
-        if self.fixed is not None:
-            need_actions(repr(self), len(self.fixed), batch)
-            return draws.from_table(self.fixed[None, :], u.reshape(1, -1)).reshape(u.shape)
+        fixed = fixed_on(self, batch)
+        if fixed is not None:
+            need_actions(repr(self), len(fixed), batch)
+            return draws.from_table(fixed[None, :], u.reshape(1, -1)).reshape(u.shape)
         return batch.in_parts(lambda part, rows: draws.from_table(probabilities(self, part), u[rows]))
 
 
@@ -91,9 +96,25 @@ def probabilities(policy: Policy, batch: Batch) -> Floats:
     """The one checked gate: (b, k) probabilities of a batch, each row a distribution, or an error with row numbers."""
     _need_complete(policy)
     table = policy.probabilities(batch)
-    if policy.trusted:
-        return table
-    return checks.checked_rows(table, (len(batch), batch.n_actions), repr(policy), batch.row_numbers)
+    if not policy.trusted:
+        table = checks.checked_rows(table, (len(batch), batch.n_actions), repr(policy), batch.row_numbers)
+    if not policy.keeps:
+        checks.refuse_ineligible(table, batch, repr(policy))
+    return table
+
+
+def fixed_on(policy: Policy, rows: Any) -> Floats | None:
+    """The probabilities (k,) that a policy has on all of some rows (a batch, say), if it has them."""
+    return policy.fixed if rows.eligible is None else None
+
+
+def refuse_ineligible(policy: Policy, batch: Batch) -> None:
+    """Refuse a policy that plays actions that are not eligible, by whatever it is asked for least."""
+    if batch.eligible is None or policy.keeps or not policy.complete or len(batch) == 0:
+        return
+    if support(policy, batch) is None:
+        for part in batch.parts():
+            probabilities(policy, part)
 
 
 def _need_complete(policy: Policy) -> None:
@@ -114,7 +135,10 @@ def logged_probability(policy: Policy, batch: Batch) -> Floats:
 def support(policy: Policy, batch: Batch) -> Support | None:
     """The checked lists of a batch, or None where the policy has no short ones."""
     listed = policy.support(batch)
-    return listed if listed is None or policy.trusted else checks.checked_support(listed, batch, repr(policy))
+    if listed is None:
+        return None
+    listed = listed if policy.keeps else checks.eligible_support(listed, batch, repr(policy))
+    return listed if policy.trusted else checks.checked_support(listed, batch, repr(policy))
 
 
 def probability_of(policy: Policy, batch: Batch, actions: Ints) -> Floats:
@@ -155,13 +179,14 @@ def row_entries(table: Floats, batch: Batch, actions: Ints) -> Floats:
 @final
 @dataclass(frozen=True)
 class Uniform(Policy):
-    """Every action with the same probability.
+    """Every action with the same probability; on a log with eligible actions, every eligible one.
 
     >>> Uniform(4)
     Uniform(n_actions=4)
     """
 
     trusted: ClassVar[bool] = True
+    keeps: ClassVar[bool] = True
     n_actions: int | None = None
 
     def __post_init__(self) -> None:
@@ -175,17 +200,21 @@ class Uniform(Policy):
 
     def probabilities(self, batch: Batch) -> Floats:
         k = self._k(batch)
+        if batch.eligible is not None:
+            return batch.eligible.mask() / batch.eligible.sizes[:, None]
         return np.broadcast_to(np.float64(1 / k), (len(batch), k))
 
     def logged_probability(self, batch: Batch) -> Floats:
-        return np.full(len(batch), 1 / self._k(batch))
+        k = self._k(batch)
+        return np.full(len(batch), 1 / k) if batch.eligible is None else 1 / batch.eligible.sizes
 
     @property
     def fixed(self) -> Floats | None:  # type: ignore[override]
         return None if self.n_actions is None else np.full(self.n_actions, 1 / self.n_actions)
 
     def support(self, batch: Batch) -> Support:
-        return Support(np.empty((len(batch), 0), np.intp), np.empty((len(batch), 0)), self.logged_probability(batch))
+        nothing = np.empty((len(batch), 0))
+        return Support(nothing.astype(np.intp), nothing, self.logged_probability(batch), batch.eligible)
 
 
 @final

@@ -13,14 +13,16 @@ from cael.errors import InputError, positive_int
 from cael.log.keys import fold_of_each
 from cael.log.logged import LoggedData, chunks
 from cael.policies.gate import need_actions, need_rows
-from cael.policies.policy import Policy
-from cael.policies.scored import softmax
+from cael.policies.policy import Policy, Uniform
+from cael.policies.scored import among, softmax
 
 if TYPE_CHECKING:
+    from cael.log.eligible import Eligible
     from cael.log.logged import Batch
 
 TRAINING_CELLS = 2 * 10**7
 """Each fold is trained on at most so many rows times actions."""
+LUCE_STEPS = 50
 
 
 @final
@@ -35,6 +37,7 @@ class EstimatedLogging(Policy):
     """
 
     trusted: ClassVar[bool] = True
+    keeps: ClassVar[bool] = True
     n_actions: int
     strength: float
     loss: float
@@ -64,7 +67,7 @@ class EstimatedLogging(Policy):
         for number, part in enumerate(self._parts):
             rows = fold == number
             logits[rows] = _log_model(part, batch.contexts[rows])
-        return _pulled(logits, log_f, self.strength)
+        return _pulled(logits, log_f, self.strength, batch)
 
 
 FOLDS = 5
@@ -101,8 +104,9 @@ def estimated(
     counts: (k,) of the actions in a longer log of which this is a sample. Its frequencies take the place of those of
     the sample, in the models, too: what is known without error need not be estimated.
     """
+    counts = counts if log.eligible is None else None  # of a set that changes, they say less than the rows do
     of_all = np.bincount(log.actions, minlength=log.n_actions) if counts is None else counts
-    frequencies = _frequencies(of_all)
+    frequencies = _frequencies(of_all) if log.eligible is None else _among_eligible(of_all, log.eligible)
     fold = fold_of_each(held_out, len(log))
     most = max(2000, TRAINING_CELLS // log.n_actions)
     rng = np.random.default_rng(seed)
@@ -128,6 +132,19 @@ def _frequencies(counts: Array) -> Floats:
     return (counts + 0.5) / (counts.sum() + 0.5 * len(counts))
 
 
+def _among_eligible(counts: Array, eligible: Eligible) -> Floats:
+    """f (k,) of the largest likelihood if each row plays its eligible actions in proportion to f (Hunter 2004)."""
+    sets, smooth = eligible.sets, counts + 0.5
+    rows = np.bincount(eligible.codes, minlength=len(sets))
+    f = smooth / smooth.sum()
+    for _ in range(LUCE_STEPS):
+        share = np.divide(rows, sets.sums(f))
+        expected = np.bincount(sets.actions, np.repeat(share, sets.sizes), len(counts))
+        f = np.divide(smooth, expected, out=f, where=expected > 0)
+        f = f / f.sum()
+    return f
+
+
 def _trained(log: LoggedData, frequencies: Floats, C: float) -> tuple[Floats, Floats]:
     """Weights (d, k) and intercept (k,) of log m(a|x) up to a constant; actions not in these rows keep frequencies."""
     from cael.policies.posterior import fit_softmax
@@ -137,13 +154,15 @@ def _trained(log: LoggedData, frequencies: Floats, C: float) -> tuple[Floats, Fl
         return np.zeros((d, k)), np.log(frequencies)
     mean, scale = log.contexts.mean(axis=0), log.contexts.std(axis=0)
     scale[scale <= 1e-12 * np.maximum(1.0, np.abs(mean))] = 1.0
-    model = fit_softmax(log, (log.contexts - mean) / scale, C=C, offset=False, max_iter=200)
-    weights, intercept = np.zeros((d, k)), np.log(frequencies)
+    on_sets = log if log.eligible is None else log.with_logging(Uniform(k))  # only eligible actions have a logit
+    model = fit_softmax(on_sets, (log.contexts - mean) / scale, C=C, offset=log.eligible is not None, max_iter=200)
+    weights, intercept, seen = np.zeros((d, k)), np.log(frequencies), np.unique(log.actions)
+    fitted = np.searchsorted(model.classes, seen)
     # An unseen action has the mean logit of the seen ones, shifted by its log frequency relative to theirs.
-    level = model.intercept.mean() - np.log(frequencies[model.classes]).mean()
+    level = model.intercept[fitted].mean() - np.log(frequencies[seen]).mean()
     intercept += level
-    weights[:, model.classes] = model.weights / scale[:, None]
-    intercept[model.classes] = model.intercept - mean @ weights[:, model.classes]
+    weights[:, seen] = model.weights[:, fitted] / scale[:, None]
+    intercept[seen] = model.intercept[fitted] - mean @ weights[:, seen]
     return weights, intercept
 
 
@@ -154,8 +173,8 @@ def _log_model(part: tuple[Floats, Floats], contexts: Floats) -> Floats:
     return logits
 
 
-def _pulled(log_m: Floats, log_f: Floats, strength: float) -> Floats:
-    return softmax(log_f + strength * (log_m - log_f))
+def _pulled(log_m: Floats, log_f: Floats, strength: float, batch: Batch) -> Floats:
+    return softmax(among(log_f + strength * (log_m - log_f), batch))
 
 
 def _calibrated(
@@ -167,7 +186,7 @@ def _calibrated(
     most = max(2000, TRAINING_CELLS // log.n_actions)
     thinned = slice(None, None, len(log) // most + 1 if len(log) > most else 1)
     log_f = np.log(frequencies)
-    contexts, actions, of = log.contexts[thinned], log.actions[thinned], fold[thinned]
+    of, rows_of = fold[thinned], np.arange(len(log))[thinned]
 
     def loss(strength: float) -> float:
         total = 0.0
@@ -175,9 +194,10 @@ def _calibrated(
             held_out = np.flatnonzero(of == number)
             for block in chunks(len(held_out), log.n_actions):
                 rows = held_out[block]
-                p = _pulled(_log_model(part, contexts[rows]), log_f, strength)
-                total -= float(np.log(np.maximum(p[np.arange(len(rows)), actions[rows]], 1e-300)).sum())
-        return total / len(actions)
+                batch = log.whole.part(rows_of[rows])
+                p = _pulled(_log_model(part, batch.contexts), log_f, strength, batch)
+                total -= float(np.log(np.maximum(p[np.arange(len(rows)), batch.actions], 1e-300)).sum())
+        return total / len(of)
 
     if log.contexts.shape[1] == 0:
         return 0.0, (loss(0.0), loss(0.0))

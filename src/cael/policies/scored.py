@@ -31,6 +31,11 @@ def softmax(logits: Floats) -> Floats:
     return p
 
 
+def among(logits: Floats, batch: Batch) -> Floats:
+    """Logits (b, k) that are -infinity for actions that are not eligible."""
+    return logits if batch.eligible is None else np.where(batch.eligible.mask(), logits, -np.inf)
+
+
 def settle_scores(policy: Policy, scores: Scores, name: str) -> None:
     """Check the scores of a policy while it is made, and freeze them."""
     if callable(scores):
@@ -69,13 +74,14 @@ def _shown(scores: Any) -> str:
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Softmax(Policy):
-    """pi(a|x) proportional to exp(scores(x, a) / temperature).
+    """pi(a|x) proportional to exp(scores(x, a) / temperature), over the eligible actions.
 
     >>> Softmax([0.0, 1.0, 2.0], temperature=0.5)
     Softmax(scores(3,), temperature=0.5)
     """
 
     trusted: ClassVar[bool] = True
+    keeps: ClassVar[bool] = True
     scores: Any
     temperature: float = 1.0
 
@@ -90,7 +96,7 @@ class Softmax(Policy):
         return f"Softmax({_shown(self.scores)}, temperature={self.temperature:g})"
 
     def probabilities(self, batch: Batch) -> Floats:
-        return softmax(_scores_of(self.scores, batch, "Softmax") / self.temperature)
+        return softmax(among(_scores_of(self.scores, batch, "Softmax") / self.temperature, batch))
 
 
 @final
@@ -98,11 +104,14 @@ class Softmax(Policy):
 class EpsilonGreedy(Policy):
     """The best-scored action with probability 1 - epsilon, plus epsilon spread over all k; ties go to the first.
 
+    On a log with eligible actions: the best-scored one of these, and epsilon over all of these.
+
     >>> EpsilonGreedy([0.0, 1.0], epsilon=0.2)
     EpsilonGreedy(scores(2,), epsilon=0.2)
     """
 
     trusted: ClassVar[bool] = True
+    keeps: ClassVar[bool] = True
     scores: Any
     epsilon: float = 0.0
 
@@ -117,21 +126,29 @@ class EpsilonGreedy(Policy):
 
     def greedy(self, batch: Batch) -> Ints:
         """The best-scored action of each row, shape (b,)."""
-        if not callable(self.scores) and self.scores.ndim == 1:
+        if not callable(self.scores) and self.scores.ndim == 1 and batch.eligible is None:
             need_actions("EpsilonGreedy", len(self.scores), batch)
             return np.full(len(batch), self.scores.argmax())
-        best: Ints = batch.in_parts(lambda part, _: _scores_of(self.scores, part, "EpsilonGreedy").argmax(axis=1))
+        best: Ints = batch.in_parts(
+            lambda part, _: among(_scores_of(self.scores, part, "EpsilonGreedy"), part).argmax(axis=1)
+        )
         return best
 
+    def _rest(self, batch: Batch) -> Floats:
+        """(b,) epsilon over the actions."""
+        count = np.full(len(batch), batch.n_actions) if batch.eligible is None else batch.eligible.sizes
+        return self.epsilon / count
+
     def support(self, batch: Batch) -> Support:
-        rest = self.epsilon / batch.n_actions
-        best = np.full((len(batch), 1), 1 - self.epsilon + rest)
-        return Support(self.greedy(batch)[:, None], best, np.full(len(batch), rest))
+        rest = self._rest(batch)
+        return Support(self.greedy(batch)[:, None], (1 - self.epsilon + rest)[:, None], rest, batch.eligible)
 
     def probabilities(self, batch: Batch) -> Floats:
-        p = np.full((len(batch), batch.n_actions), self.epsilon / batch.n_actions)
+        p = np.repeat(self._rest(batch)[:, None], batch.n_actions, axis=1)
+        if batch.eligible is not None:
+            p *= batch.eligible.mask()
         p[np.arange(len(batch)), self.greedy(batch)] += 1 - self.epsilon
         return p
 
     def logged_probability(self, batch: Batch) -> Floats:
-        return self.epsilon / batch.n_actions + (1 - self.epsilon) * (self.greedy(batch) == batch.actions)
+        return self._rest(batch) + (1 - self.epsilon) * (self.greedy(batch) == batch.actions)

@@ -24,7 +24,7 @@ class TopK(Policy):
 
     actions: (n, m) action numbers, -1 for an empty place. listed: (n, m), their probabilities.
     rest: what happens with the mass that a row's list leaves over: "error" refuses it (the default), "uniform"
-        spreads it over the actions that are not listed, "renormalise" scales the list up to one.
+        spreads it over the (eligible) actions that are not listed, "renormalise" scales the list up to one.
 
     >>> TopK([[2, 0]], [[0.7, 0.3]], n_actions=3)
     TopK(1 rows, 2 listed of 3, rest='error')
@@ -62,11 +62,23 @@ class TopK(Policy):
         self._check(batch)
         hit = self.actions[batch.rows] == batch.actions[:, None]
         listed = np.where(hit, self.listed[batch.rows], 0.0).sum(axis=1)
-        return np.where(hit.any(axis=1), listed, self.rest_each[batch.rows])
+        return np.where(hit.any(axis=1), listed, self._rest(batch))
 
     def support(self, batch: Batch) -> Support:
         self._check(batch)
-        return Support(self.actions[batch.rows], self.listed[batch.rows], self.rest_each[batch.rows])
+        return Support(self.actions[batch.rows], self.listed[batch.rows], self._rest(batch), batch.eligible)
+
+    def _rest(self, batch: Batch) -> Floats:
+        """(b,) the probability of each action that is not listed."""
+        each: Floats = self.rest_each[batch.rows]
+        if batch.eligible is None or not each.any():
+            return each
+        actions = self.actions[batch.rows]
+        left = each * (self.n_actions - (actions >= 0).sum(axis=1))
+        unlisted = batch.eligible.sizes - batch.eligible.holds(actions).sum(axis=1)
+        none = (left > SUM_ATOL) & (unlisted == 0)
+        refuse_rows(none, left, "TopK: no eligible action can take the rest", rows=batch.row_numbers)
+        return left / np.maximum(unlisted, 1)
 
     def _check(self, batch: Batch) -> None:
         need_actions("TopK", self.n_actions, batch)

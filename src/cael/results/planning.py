@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cael.common.types import Floats
+from cael.common.types import Floats, Ints
 from cael.engine.asking import NEEDS
 from cael.engine.learning import in_memory
 from cael.errors import InputError, NeedsError, positive_int
@@ -21,7 +21,7 @@ from cael.judging.checks import graded
 from cael.judging.thresholds import DEFAULT, Thresholds
 from cael.judging.verdict import Check, doubts, worst
 from cael.log.held import Held
-from cael.log.logged import LoggedData
+from cael.log.logged import Batch, LoggedData
 from cael.log.scanned import ScannedLog
 from cael.outcomes.outcome_model import OutcomeModel, train
 from cael.outcomes.ridge import Ridge
@@ -36,7 +36,8 @@ EXPLORATION = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 @final
 @dataclass(frozen=True)
 class PlanOption:
-    """One way to collect: a share of the decisions is drawn uniformly, the others by the logging policy.
+    """One way to collect: a share of the decisions is drawn uniformly (of what is eligible), the others by the logging
+    policy.
 
     rows: how many rows tell the lift apart (None: no number of rows does). spread: standard deviation of a row's
     contribution to the lift. cost: what the exploration loses per row, in units of the reward (estimated, None where
@@ -208,9 +209,9 @@ class _Pieces:
 
     gap: q(x, pi) - q(x, mu); q(x, pi) - V where the logging policy mu is not known in full, V the mean reward; 0
     without a model. rest: r - q(x, a), and r - V without a model. centred: what the logging policy's own value has in
-    its place, the same or r - V. pi, mu: probabilities of the logged action. unseen: mean over rows of the sum of pi^2
-    over actions with mu = 0, times the variance of the rest. effect: how much a cluster's rows vary together, a factor
-    on the variance.
+    its place, the same or r - V. pi, mu: probabilities of the logged action. k: eligible actions, of each row where
+    that differs. unseen: mean over rows of k times the sum of pi^2 over actions with mu = 0, times the variance of the
+    rest. effect: how much a cluster's rows vary together, a factor on the variance.
     """
 
     gap: Floats
@@ -218,7 +219,7 @@ class _Pieces:
     centred: Floats
     pi: Floats
     mu: Floats
-    k: int
+    k: int | Ints
     unseen: float
     effect: float
 
@@ -235,7 +236,7 @@ class _Pieces:
         z = self.gap + self.pi / m * self.rest - self.mu / m * self.centred
         mean = float((weight * z).mean())
         square = float((weight * (z - mean) ** 2).mean())
-        square += self.unseen * self.k / share if self.unseen > 0 else 0.0
+        square += self.unseen / share if self.unseen > 0 else 0.0
         return math.sqrt(square * self.effect)
 
 
@@ -262,26 +263,34 @@ def _pieces(problem: Problem, model: OutcomeModel, folds: int, seed: int) -> _Pi
     z = gap + pi / mu * rest - centred
     alone = inference.stderr(z)
     effect = (inference.stderr(inference.units(z, log.clusters)) / alone) ** 2 if alone > 0 else 1.0
-    return _Pieces(gap, rest, centred, pi, mu, log.n_actions, unseen, effect)
+    return _Pieces(gap, rest, centred, pi, mu, counts_of(log), unseen, effect)
 
 
 def _unseen(problem: Problem) -> float:
-    """Mean over rows of the sum of pi(a|x)^2 over the actions that the logging policy never plays."""
+    """Mean over rows of the number of eligible actions times the sum of pi(a|x)^2 over those that the logging policy
+    never plays."""
     log, total = problem.log, 0.0
     assert log.logging is not None
     for batch in log.batches(width=log.n_actions):
         never = probabilities(log.logging, batch) <= 0
-        total += float((probabilities(problem.policy, batch)[never] ** 2).sum())
+        squares = np.where(never, probabilities(problem.policy, batch) ** 2, 0.0).sum(axis=1)
+        total += float((counts_of(batch) * squares).sum())
     return total / len(log)
+
+
+def counts_of(rows: LoggedData | Batch) -> int | Ints:
+    """How many actions are eligible: on all rows, or on each where that differs."""
+    return rows.n_actions if rows.eligible is None else rows.eligible.sizes
 
 
 def _uniform_value(log: LoggedData, limits: Thresholds) -> float | None:
     """What uniform actions would have earned, by SNIPS; None where the log does not say: an action has no row, or the
     weights are worth too few rows."""
     assert log.propensities is not None
-    if len(np.unique(log.actions)) < log.n_actions:
+    ever = log.n_actions if log.eligible is None else np.count_nonzero(log.eligible.spread(np.ones(len(log))))
+    if len(np.unique(log.actions)) < ever:
         return None
-    w = 1 / (log.n_actions * log.propensities)
+    w = 1 / (counts_of(log) * log.propensities)
     enough = limits.status("effective_rows", effective_sample_size(w)) != "fail"
     return float(w @ log.rewards / w.sum()) if enough else None
 

@@ -1,5 +1,6 @@
 """Worlds: simulated problems whose truth is known. Truth lives here, never in a log."""
 
+from cael.worlds.catalogue import CatalogueWorld
 from cael.worlds.classification import ClassificationWorld
 from cael.worlds.clustered import OffCEMWorld
 from cael.worlds.deficient import DeficientWorld
@@ -13,6 +14,7 @@ from cael.worlds.wide import random_world, wide
 from cael.worlds.world import World
 
 __all__ = [
+    "CatalogueWorld",
     "ClassificationWorld",
     "DeficientWorld",
     "DenseWorld",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, final
 
 import numpy as np
 
 from cael.common.types import Floats, Ints
 from cael.errors import positive_int
+from cael.log.eligible import Eligible
 from cael.log.logged import Batch, LoggedData
 from cael.policies.policy import Policy, as_policy, probabilities
 from cael.worlds.world import draw_actions, unlogged
@@ -20,27 +21,36 @@ from cael.worlds.world import draw_actions, unlogged
 class Population:
     """The contexts that a world draws from, with replacement and equal probability.
 
-    contexts: (N, d). n_actions: k. action_features: (k, m) or None.
+    contexts: (N, d). n_actions: k. action_features: (k, m) or None. eligible: actions of the members; None: all.
     """
 
     contexts: Floats
     n_actions: int
     action_features: Floats | None = None
+    eligible: Eligible | None = None
 
     def batch(self, members: Ints) -> Batch:
         """Members of the population as rows that a policy can see."""
-        return unlogged(self.contexts[members], self.n_actions, self.action_features, members)
+        rows = unlogged(self.contexts[members], self.n_actions, self.action_features, members)
+        return replace(rows, eligible=self._eligible(members))
+
+    def _eligible(self, members: Ints) -> Eligible | None:
+        return None if self.eligible is None else self.eligible.part(members)
 
     def draw(self, n: int, policy: Policy, rng: np.random.Generator, actions: np.random.Generator) -> tuple[Ints, Ints]:
         """n members and the actions that `policy` takes for them; `actions` is the generator of the latter."""
         members = rng.integers(0, len(self.contexts), positive_int("n", n, least=2))
-        taken = [draw_actions(probabilities(policy, part), actions) for part in self.batch(members).parts()]
-        return members, np.concatenate(taken)
+        return members, self.play(members, policy, actions)
 
-    def log(self, members: Ints, actions: Ints, rewards: Floats, logging: Policy) -> LoggedData:
+    def play(self, members: Ints, policy: Policy, actions: np.random.Generator) -> Ints:
+        """The actions that `policy` takes for members."""
+        taken = [draw_actions(probabilities(policy, part), actions) for part in self.batch(members).parts()]
+        return np.concatenate(taken)
+
+    def log(self, members: Ints, actions: Ints, rewards: Floats, logging: Policy, **more: Any) -> LoggedData:
         return LoggedData(
             self.contexts[members], actions, rewards, logging=logging, n_actions=self.n_actions,
-            action_features=self.action_features,
+            action_features=self.action_features, eligible=self._eligible(members), **more,
         )  # fmt: skip
 
 

@@ -111,9 +111,7 @@ def _of_target(policy: Policy, batch: Batch, u: Floats) -> tuple[Ints, Floats, F
     listed = (lists.actions >= 0).astype(np.float64)
     if not lists.rest.any():
         return lists.actions, lists.probabilities, listed
-    others = batch.n_actions - (lists.actions >= 0).sum(axis=1)
-    rank = np.minimum((u * others[:, None]).astype(np.intp), np.maximum(others - 1, 0)[:, None])
-    drawn = np.where((others > 0)[:, None], draws.unlisted(lists.actions, rank), -1)
+    others, drawn = lists.others(batch.n_actions), lists.unlisted(batch.n_actions, u)
     mass = np.where(drawn >= 0, (lists.rest * others / u.shape[1])[:, None], 0.0)
     return (
         np.hstack([lists.actions, drawn]),
