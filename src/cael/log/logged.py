@@ -148,7 +148,7 @@ class LoggedData:
     propensities : (n,) in (0, 1]: the logging policy's probability of the action it took. Optional when
         `logging` is given; without either, only `LoggedMean` and `DM` can be computed.
     logging : the logging policy, when all its probabilities are known: a `Policy`, or an array of shape
-        (k,) or (n, k). MIPS and the learned embeddings need it.
+        (k,) or (n, k). Without it, MIPS and the learned embeddings fit it to the propensities.
     n_actions : the number of actions k; by default taken from `logging`, `action_features` or the log.
     action_features : (k, f) numbers that describe the actions.
     clusters : (n,) labels of rows that belong together (a user, a session); every interval is then
@@ -307,6 +307,10 @@ class LoggedData:
         settle(copy, **{name: getattr(self, name) for name in LoggedData.__annotations__}, _table=self.table)
         settle(copy, **fields)
         return copy
+
+    def governed(self, logging: Policy) -> LoggedData:
+        """The same log, with all that is known or believed of its logging policy."""
+        return self._with(logging=logging)
 
     def replanted(self, actions: ArrayLike, rewards: ArrayLike, propensities: ArrayLike) -> LoggedData:
         """These rows, with other actions, rewards and propensities; row-aligned policies stay aligned.

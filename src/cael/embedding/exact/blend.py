@@ -52,6 +52,7 @@ class PathFacts:
     variances of what the model leaves, and of the rewards. noise: that of what is weighted; kurtosis: its fourth moment
     over its squared second one. explained: held-out R^2; explained_of_actions: the same of the difference between the
     actions. hole: variance of the sharp estimate's own bias, from target mass on actions that are never logged.
+    misfit: variance of the bias of smoothed weights whose logging policy is fitted; the sharp ones are logged.
     """
 
     bandwidths: Floats
@@ -72,6 +73,7 @@ class PathFacts:
     explained: float
     explained_of_actions: float
     hole: float
+    misfit: float = 0.0
 
     @property
     def rows(self) -> float:
@@ -127,7 +129,9 @@ def prior_of(facts: PathFacts, trust: float) -> Floats:
     explained = min(facts.explained, facts.explained_of_actions)
     left = (facts.residual * (1 - explained) ** trust + surprise) / 2
     fade = 1 / (1 + 1 / np.maximum(facts.bandwidths, 1e-9))
-    prior: Floats = rough * (left + MISCALIBRATION * facts.explained * facts.reward * fade**2) + facts.shift**2
+    prior: Floats = (
+        rough * (left + MISCALIBRATION * facts.explained * facts.reward * fade**2) + facts.shift**2 + facts.misfit
+    )
     prior[0] = 0.0
     return prior
 
