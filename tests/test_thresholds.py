@@ -19,6 +19,7 @@ from cael.experiments import broken as experiment
 from cael.inference.diagnostics import Diagnostics, EmbeddingFacts, TrainingFacts, doubts, in_words
 from cael.inference.estimate import reworded
 from cael.judging.judge import judge
+from cael.policies.fitted import LoggingFit
 from cael.results.calibration import Calibration, CalibrationRow
 from cael.results.evaluation import rests_on_little
 
@@ -89,6 +90,11 @@ def judged_as(name, headline, diagnostics, **limits):
 
 def plain_skewness(skewness):
     return judged_as("skewness", "SNDR", {"stderr_floor": None}, skewness=skewness)
+
+
+def fitted(logging_error):
+    fit = LoggingFit("softmax", 0.05, 1000)
+    return judged_as("logging_fit", "SNDR", {"logging_fit": fit}, logging_error=logging_error)
 
 
 def smoothed(name, **limits):
@@ -182,6 +188,7 @@ PAIRS = {
     "steadied_skewness": judged("skewness"),
     "reward_tail": judged("reward_tail", rebuilt(rewards=np.random.default_rng(0).pareto(3.0, 3000))),
     "hidden_weight": judged("tail_index", HARD_LOG, HARD.target),
+    "logging_error": lambda logging_error: fitted(logging_error),
     "tail_index": judged("tail_index", heavy(), cael.Uniform(10)),
     "mean_weight_z": judged("mean_weight"),
     "unsupported_mass": judged("support", missing_action(), [0.49, 0.49, 0.02]),

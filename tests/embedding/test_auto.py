@@ -13,7 +13,8 @@ import cael
 from cael.embedding.auto import SPARED, worth
 from cael.embedding.exact import growing, sparse_network
 from cael.embedding.exact.blend import BOUND
-from cael.engine.asking import as_engine_log, ask
+from cael.engine import asking as asking_module
+from cael.engine.asking import Asking, as_engine_log, ask
 from cael.estimators.problem import Problem
 from cael.inference.diagnostics import CUT_SHORT
 from cael.testing import example
@@ -145,13 +146,24 @@ def test_a_policy_known_at_logged_actions_only_leaves_the_models_out():
     assert left_out(found)[1].startswith("Auto left CAEL(")
 
 
-def test_propensities_alone_leave_cael_out():
+def test_of_propensities_alone_the_logging_policy_is_fitted():
+    fitted = cael.Auto(cael=TINY).estimate(PROPENSITIES, POLICY)
+    assert fitted.diagnostics.choices == 3
+    assert left_out(fitted) == []
+    known = cael.Auto(cael=TINY).estimate(LOG, POLICY)
+    assert abs(fitted.value - known.value) < 0.1 * known.error
+
+
+def test_a_fit_that_is_too_poor_leaves_cael_out(monkeypatch):
+    monkeypatch.setattr(asking_module, "DEFAULT", cael.Thresholds(logging_error=(0.0, 0.0)))
     found = cael.Auto(cael=TINY).estimate(PROPENSITIES, POLICY)
     assert found.diagnostics.choices == 2
     (said,) = left_out(found)
     assert said.startswith("Auto left CAEL(")
     assert "all probabilities of the logging policy" in said
+    assert "on held-out rows" in said
     assert found.diagnostics.bias_bound == 0  # what is not known to be unsupported is not counted
+    assert found.diagnostics.logging_fit is None
 
 
 def test_a_gpu_without_torch_is_left_out_and_the_message_says_what_to_install(monkeypatch):
@@ -241,11 +253,15 @@ def test_ridge_is_fitted_once_for_cael_and_the_others(monkeypatch):
 # Time that pays
 
 
+def asked(log, policy):
+    return Asking(log, (log.target(policy),), 0.0)
+
+
 def test_nothing_is_trained_where_the_log_alone_has_enough_rows(monkeypatch):
     world = PaperWorld(n_actions=4)
     log, near = world.sample(2000, seed=1), cael.Mixture([world.logging, world.target], [0.8, 0.2])
     held = as_engine_log(log)
-    rows = worth(held, held.target(near), len(log))
+    rows = worth(asked(held, near), 0, len(log))
     monkeypatch.setattr(cael.CAEL, "_trained", lambda *_: pytest.fail("it was trained"))
     found = cael.Auto(enough=rows * 0.99).estimate(log, near)
     assert candidates(found)[-1].name == "SNDR"
@@ -262,12 +278,15 @@ def test_what_a_log_is_worth_is_n_over_the_second_moment_of_the_weights():
         np.concatenate([cael.policies.policy.probabilities(p, b) for b in LOG.batches(width=8)])
         for p in (POLICY, LOG.logging)
     )
-    assert worth(held, held.target(POLICY), 240) == pytest.approx(240 / (pi**2 / mu).sum(axis=1).mean())
+    assert worth(asked(held, POLICY), 0, 240) == pytest.approx(240 / (pi**2 / mu).sum(axis=1).mean())
     known_in_part = as_engine_log(PROPENSITIES)
-    assert worth(known_in_part, known_in_part.target(POLICY), 240) == 0
+    fitted = worth(asked(known_in_part, POLICY), 0, 240)
+    assert fitted == pytest.approx(240 / (pi**2 / mu).sum(axis=1).mean(), rel=0.05)
+    bare = as_engine_log(cael.LoggedData(LOG.contexts, LOG.actions, LOG.rewards, n_actions=8))
+    assert worth(asked(bare, POLICY), 0, 240) == 0
     deficient = DeficientWorld()
     log = as_engine_log(deficient.sample(500, seed=0))
-    assert worth(log, log.target(deficient.target), 500) == 0
+    assert worth(asked(log, deficient.target), 0, 500) == 0
 
 
 def test_training_ends_at_its_budget_and_says_so(monkeypatch):

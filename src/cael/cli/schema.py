@@ -42,8 +42,9 @@ DEFINITIONS: dict[str, Any] = {
     "diagnostics": record(
         n=COUNT, effective_sample_size=MAYBE, max_weight=MAYBE, mean_weight=MAYBE, mean_weight_z=MAYBE,
         tail_index=MAYBE, unsupported_mass=MAYBE, clipped_share=MAYBE, cross_fitted={"type": ["boolean", "null"]},
-        warnings=several(TEXT),
+        logging_fit={"anyOf": [ref("logging_fit"), {"type": "null"}]}, warnings=several(TEXT),
     ),
+    "logging_fit": record(family=TEXT, error=NUMBER, trained_on=COUNT, target_error=MAYBE),
     "estimate": record(
         estimator=TEXT, value=NUMBER, stderr=NUMBER, error=NUMBER, interval=ref("interval"),
         interval_without_bias={"anyOf": [ref("interval"), {"type": "null"}]}, n=COUNT, fingerprint=TEXT,

@@ -21,8 +21,7 @@ from cael.estimators.problem import Problem
 from cael.estimators.weighting import SNIPS
 from cael.inference.diagnostics import Candidate, with_warnings
 from cael.inference.estimate import Estimate
-from cael.log.held import EngineLog, Held
-from cael.log.targets import Target
+from cael.log.held import Held
 from cael.policies.expectations import second_moments, unsupported
 
 SPARED = "Auto trained no network: the log alone has enough rows for this policy, so that there is little to gain."
@@ -60,7 +59,7 @@ class Auto(Estimator):
         parts: list[Part] = []
         left_out: list[str] = []
         rows = asking.log.rows or asking.sample(self.cael.growth.rows, self.seed).of
-        spared = self.learn and worth(asking.log, asking.targets[target], rows) >= self.enough
+        spared = self.learn and worth(asking, target, rows) >= self.enough
         for candidate in self.candidates(learn=self.learn and not spared):
             try:
                 parts.append(candidate.part(asking, target))
@@ -73,7 +72,8 @@ class Auto(Estimator):
     def solve_many(self, problems: Sequence[Problem], seeds: Sequence[int]) -> list[Estimate]:
         """Several problems of one shape, all networks that are needed trained at once."""
         logs = [Held(problem.log) for problem in problems]
-        rows = [worth(log, log.target(problem.policy), log.rows) for log, problem in zip(logs, problems, strict=True)]
+        askings = [Asking(log, (log.target(p.policy),), 0.0) for log, p in zip(logs, problems, strict=True)]
+        rows = [worth(asking, 0, log.rows) for log, asking in zip(logs, askings, strict=True)]
         lean = [i for i, each in enumerate(rows) if self.learn and each < self.enough]
         trained = self.cael.trained_on([problems[i] for i in lean], [seeds[i] for i in lean]) if lean else []
         learned = dict(zip(lean, (networks for _, networks in trained), strict=True))
@@ -102,14 +102,14 @@ class Auto(Estimator):
         return replace(winner, estimator=self.name, diagnostics=d, score_range=None)
 
 
-def worth(log: EngineLog, target: Target, rows: int) -> float:
+def worth(asking: Asking, target: int, rows: int) -> float:
     """n / E w^2 for a target, from the first rows of a log with so many rows: how many rows of the target's own it is
     worth to importance weights. 0 where a policy is not known in full, or the target plays what is never logged."""
-    if log.logging is None or not target.complete:
+    if not asking.targets[target].complete:
         return 0.0
-    probe = log.probe(contexts=True)
-    logging, policy, batch = log.logging.on(probe), target.on(probe), probe.batch()
-    if unsupported(logging, policy, batch).any():
+    probe = asking.log.probe(contexts=True)
+    logging, policy, batch = asking.whole_logging(probe), asking.targets[target].on(probe), probe.batch()
+    if logging is None or unsupported(logging, policy, batch).any():
         return 0.0
     return rows / float(second_moments(logging, policy, batch).mean())
 

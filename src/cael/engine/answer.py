@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from cael.common.types import Floats
-from cael.engine.columns import Column, Lost, Outcome, Reward, SecondMoment, Weight, Weights, squared
+from cael.engine.columns import Column, Lost, Misfit, Outcome, Product, Reward, SecondMoment, Weight, Weights, squared
 from cael.engine.moments import Combination, Moments
 from cael.engine.partial import Partial
 from cael.engine.predictions import Predictions
@@ -23,6 +23,7 @@ from cael.inference.diagnostics import FEW_CLUSTERS, Diagnostics, WeightFacts, f
 from cael.inference.estimate import Estimate, ScoreRange
 from cael.log.held import EngineLog, Held
 from cael.log.targets import Target
+from cael.policies.fitted import LoggingFit
 
 if TYPE_CHECKING:
     from cael.engine.parts import Part
@@ -130,6 +131,14 @@ class Answer:
     def unsupported(self, target: int) -> float | None:
         """The target's mean probability of actions that the logging policy never plays; None: not known."""
         return max(0.0, self.mean(Lost(target))) if Lost(target) in self.index else None
+
+    def logging_fit(self, target: int) -> LoggingFit | None:
+        """How good the fitted logging policy is for a target; None where none was fitted."""
+        if self.work.fitted is None:
+            return None
+        error, mean = self.mean(Misfit()), self.mean(Weight(target))
+        weighted = self.mean(Product(Weight(target), Misfit())) / mean if mean > 0 else 0.0
+        return replace(self.work.fitted.fit, error=error, target_error=weighted)
 
     def second_moment(self, target: int) -> float:
         """E w^2: exact over all actions where both policies are known, else the mean over the log."""

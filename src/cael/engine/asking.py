@@ -16,7 +16,9 @@ from cael.engine.columns import (
     Control,
     Lost,
     Member,
+    Misfit,
     Outcome,
+    Product,
     Reward,
     SecondMoment,
     Surprise,
@@ -25,6 +27,7 @@ from cael.engine.columns import (
     squared,
 )
 from cael.engine.drawn import Sample, sample_of
+from cael.engine.learning import fitted_to
 from cael.engine.partial import Partial
 from cael.engine.passes import reduced
 from cael.engine.predictions import Folded, Modelled, Pair, Predictions, predictable
@@ -33,13 +36,17 @@ from cael.engine.tally import most_top
 from cael.engine.windows import Windows, refuse_disorder
 from cael.engine.work import Work, run, stretches_by_time
 from cael.errors import CaelError, InputError, LogError, NeedsError
+from cael.judging.thresholds import DEFAULT
 from cael.log.held import EngineLog, Held
 from cael.log.logged import LoggedData
+from cael.log.pieces import Piece
 from cael.log.targets import Target, refuse_by_position
 from cael.outcomes.outcome_model import FittedOutcome, FixedOutcome
 from cael.outcomes.ridge import Ridge
 from cael.policies.aligned import MOST_CELLS
 from cael.policies.expectations import totals
+from cael.policies.fitted import FittedLogging, rows_for, shown
+from cael.policies.policy import Policy
 from cael.policies.propensity import EstimatedLogging, warning
 
 if TYPE_CHECKING:
@@ -82,7 +89,8 @@ def lacking(needs: Sequence[str], log: EngineLog, target: Target) -> list[str]:
 @dataclass(eq=False)
 class Asking:
     """A question while it is prepared: what estimators need, each thing once. leaning: targets, and the Ridge models
-    whose error is in the standard error of an estimate."""
+    whose error is in the standard error of an estimate. fits: the logging policy that was fitted, where that is
+    needed."""
 
     log: EngineLog
     targets: tuple[Target, ...]
@@ -92,6 +100,7 @@ class Asking:
     learned: dict[Any, Any] = field(default_factory=dict)
     looks: list[Look] = field(default_factory=list)
     leaning: list[tuple[int, Outcome]] = field(default_factory=list)
+    fits: list[FittedLogging] = field(default_factory=list)
 
     @property
     def held(self) -> LoggedData | None:
@@ -103,8 +112,40 @@ class Asking:
         if isinstance(model, Ridge) and isinstance(self.log.predictions, Pair):
             needs = [need for need in needs if need != "probabilities"]
         missing = lacking(needs, self.log, self.targets[target])
+        if missing == [NEEDS["logging"]] and self.log.has_propensities:
+            missing = self._poor_fit()
         if missing:
             raise NeedsError(f"it needs {'; and '.join(missing)}.")
+
+    @property
+    def fit(self) -> FittedLogging:
+        """The logging policy, fitted to the propensities of the logged actions."""
+        if not self.fits:
+            self.fits.append(fitted_to(self.sample(rows_for(self.log.n_actions, MODEL_ROWS), 0)))
+        return self.fits[0]
+
+    def _poor_fit(self) -> list[str]:
+        """Nothing where the fitted logging policy is good enough to take the place of the known one."""
+        fit = self.fit.fit
+        if DEFAULT.status("logging_error", fit.error) != "fail":
+            return []
+        return [
+            f"{NEEDS['logging']}: fitted to the logged propensities, it is off by {shown(fit.error)} on held-out rows, "
+            f"and at most {shown(DEFAULT.logging_error[1])} are allowed"
+        ]
+
+    def whole_logging(self, piece: Piece) -> Policy | None:
+        """The logging policy on some rows, known or fitted; None where it is neither."""
+        if self.log.logging is not None:
+            return self.log.logging.on(piece)
+        if not self.log.has_propensities or self._poor_fit():
+            return None
+        return self.fit.on(piece)
+
+    @property
+    def fitted(self) -> FittedLogging | None:
+        """The fitted logging policy, where something needed it and it is good enough."""
+        return self.fits[0] if self.fits and not self._poor_fit() else None
 
     def outcome(self, outcome: Outcome, target: int) -> None:
         """Note that an outcome model is needed for a target, or say why it cannot be had."""
@@ -307,12 +348,16 @@ def work_of(
     policies = [*targets, *((log.logging,) if log.logging is not None else ())]
     groups = tuple(dict.fromkeys(column.group for column in columns if isinstance(column, Member)))
     weights = [column for column in columns if isinstance(column, Weights)]
-    contexts = bool(groups) or any(source.contexts for source in (*policies, *predictions.values(), *weights))
+    contexts = (
+        bool(groups)
+        or asking.fitted is not None
+        or any(source.contexts for source in (*policies, *predictions.values(), *weights))
+    )
     more = [name for target in policies for name in target.columns]
     more += sorted({name for source in predictions.values() for name in source.columns})
     reading = log.reading(contexts=contexts, segments=segments, columns=more, numbers=len(columns), ids=True)
     probe = log.probe(contexts=contexts)
-    if any(target.is_dense(probe) for target in policies):
+    if asking.fitted is not None or any(target.is_dense(probe) for target in policies):
         reading = reading.at_most(max(FEWEST_CELLS, MOST_CELLS // log.n_actions))
     return Work(
         reading, asking.r0, targets, log.logging, predictions, columns,
@@ -322,7 +367,7 @@ def work_of(
         top=most_top(log.rows), rows=log.rows, starts=log.starts,
         clustered=log.clustered, most_clusters=log.most_clusters(len(columns)),
         kept=np.empty((len(columns), len(log.log))) if isinstance(log, Held) else None,
-        segments=len(log.segments) if isinstance(log, Held) else len(segments),
+        segments=len(log.segments) if isinstance(log, Held) else len(segments), fitted=asking.fitted,
     )  # fmt: skip
 
 
@@ -334,6 +379,8 @@ def columns_of(asking: Asking, parts: Sequence[Part], control: Sequence[Control]
     columns: list[Column] = [Reward(), squared(Reward())]
     if log.has_propensities:
         columns += [Weight(t) for t in range(len(targets))]
+    if asking.fitted is not None:
+        columns += [Misfit(), *(Product(Weight(t), Misfit()) for t in range(len(targets)))]
     if log.logging is not None:
         columns += [Lost(t) for t, target in enumerate(targets) if target.complete]
         columns += [SecondMoment(t) for t, target in enumerate(targets) if target.complete and judged]

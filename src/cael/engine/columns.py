@@ -16,7 +16,9 @@ from cael.common.types import Floats
 from cael.inference.weight_rules import Raw, WeightRule
 from cael.log.pieces import Piece
 from cael.outcomes.outcome_model import OutcomeModel
+from cael.policies.aligned import asked_once
 from cael.policies.expectations import second_moments, surprises, unsupported
+from cael.policies.fitted import FittedLogging
 from cael.policies.policy import Policy, logged_probability
 
 if TYPE_CHECKING:
@@ -45,11 +47,13 @@ class Column(ABC):
 
 
 class Weights(Column):
-    """A column of weights of a target. tallied: whether they are counted by size. contexts: whether they need them."""
+    """A column of weights of a target. tallied: whether they are counted by size. contexts: whether they need them.
+    summed: whether they are sums over all actions of the logging policy, which may be fitted."""
 
     target: int
     tallied: bool = True
     contexts: bool = False
+    summed: bool = False
 
 
 @final
@@ -207,6 +211,16 @@ class Surprise(Column):
 
 
 @final
+@dataclass(frozen=True)
+class Misfit(Column):
+    """|log(fitted probability / propensity)| of the logged action, by a model that did not see the row."""
+
+    def fill(self, out: Floats, batch: Filling) -> None:
+        assert batch.fitted is not None
+        out[:] = batch.fitted.errors(batch.piece.batch())
+
+
+@final
 @dataclass(frozen=True, eq=False)
 class Given(Column):
     """Numbers (n,) of a log in memory, from an estimator that needs all rows at once."""
@@ -236,7 +250,8 @@ class Member(Column):
 @final
 @dataclass(eq=False)
 class Filling:
-    """A batch while its columns are computed. rows: where the columns that are kept go."""
+    """A batch while its columns are computed. rows: where the columns that are kept go. logging: the logging policy,
+    where it is known. fitted: where it was fitted instead."""
 
     piece: Piece
     rows: dict[Column, Floats]
@@ -245,6 +260,7 @@ class Filling:
     logging: Policy | None
     outcomes: dict[Outcome, Predictions]
     popularity: Floats | None = None
+    fitted: FittedLogging | None = None
 
     def __post_init__(self) -> None:
         self._done: dict[Column, Floats] = {}
@@ -274,8 +290,13 @@ class Filling:
     def group(self, group: Any) -> Any:
         """The columns (m, n) of a group, and what it sums besides."""
         if group not in self._groups:
-            self._groups[group] = group.of(self.piece, self.policies[group.target], self.logging)
+            self._groups[group] = group.of(self.piece, self.policies[group.target], self.whole_logging)
         return self._groups[group]
+
+    @cached_property
+    def whole_logging(self) -> Policy | None:
+        """The logging policy for sums over all actions of a row: as it is known, or fitted."""
+        return self.logging if self.fitted is None else asked_once(self.fitted, self.piece.batch())
 
     def logged_probability(self, target: int) -> Floats:
         """The target's probability of each logged action."""

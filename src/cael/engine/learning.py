@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from cael.engine.drawn import sample_of, with_logging
+from cael.engine.drawn import Sample, sample_of, with_logging
 from cael.log.held import Held
 from cael.log.logged import LoggedData
 from cael.log.targets import Target
+from cael.policies import fitted
+from cael.policies.fitted import FittedLogging, fitted_logging, labels_of
 from cael.policies.policy import Policy
 from cael.policies.propensity import FOLDS, estimated
 
@@ -23,6 +25,14 @@ def estimated_logging(log: Any) -> Target:
     counts = None if len(sample.log) == sample.of else sample.counts
     policy = estimated(sample.log, sample.folds(FOLDS, 0), counts=counts)
     return Target("estimated", None, policy, True, contexts=bool(log.columns.contexts))
+
+
+def fitted_to(sample: Sample) -> FittedLogging:
+    """The logging policy, fitted to the propensities of the logged actions of a sample."""
+    log, logged = sample.log, sample.piece.propensities
+    assert logged is not None
+    labels = labels_of(log.contexts, log.actions, logged, log.action_features, log.n_actions)
+    return fitted_logging(labels, sample.folds(min(fitted.FOLDS, log.groups), fitted.SEED))
 
 
 def in_memory(log: Any, policy: Any, seed: int, rows: int = MODEL_ROWS) -> tuple[LoggedData, Policy]:

@@ -19,7 +19,7 @@ from cael.engine.score import Score
 from cael.engine.steadying import pooled_of, second_of, steadied
 from cael.errors import SupportError
 from cael.inference.diagnostics import NOT_TRAINED as NOT_TRAINED
-from cael.inference.diagnostics import Diagnostics, weighted_by
+from cael.inference.diagnostics import Diagnostics, weighted_by, with_fit
 from cael.inference.estimate import Estimate, ScoreRange
 from cael.inference.weight_rules import WeightRule
 
@@ -135,8 +135,14 @@ class FormPart(Part):
             return self._leaned(answer, estimate) if self.leaning else estimate
         if self.form.self_normalised:
             estimate = replace(estimate, ratio=self._ratio(answer))
+        if self.weight is not None and self.weight.summed:
+            estimate = replace(estimate, diagnostics=self._fitted(answer, estimate.diagnostics))
         pooled = pooled_of(answer, self.weight, self._noise(answer))
         return steadied(answer, estimate, replace(pooled, level=self._level(answer)))
+
+    def _fitted(self, answer: Answer, diagnostics: Diagnostics) -> Diagnostics:
+        """With the error of a fitted logging policy, over whose actions the weights are sums."""
+        return with_fit(diagnostics, answer.logging_fit(self.target), self._noise(answer))
 
     def _ratio(self, answer: Answer) -> tuple[Combination, Combination]:
         """The influence of the mean of weighted numbers over the mean weight, and the weights over their mean."""

@@ -36,6 +36,7 @@ from cael.log.pieces import Flaws, Piece, Reading, flaws_of
 from cael.log.scratch import Scratch
 from cael.log.targets import Target, with_propensities
 from cael.policies.expectations import totals, variances, worst_sum
+from cael.policies.fitted import FittedLogging
 from cael.policies.policy import Policy
 
 SPREAD = 617
@@ -54,8 +55,10 @@ class Work:
     r0: taken off the rewards. columns: to keep. tallied: weights that are counted by size. ruled: weights that a rule
     made. groups: of columns that are made together. popularity: (k,) logs of the mean probabilities of the first rows.
     top: largest weights to keep. rows, starts: of the log and of the first row of each file, where they are known.
-    most_clusters: beyond it, clusters are summed into buckets only. kept: (p, n) where the columns of a log in memory
-    go. judged: whether to make the sums by action and by stretch that the checks of a verdict look at.
+    fitted: the logging policy where only that of logged actions
+    is known and the others were fitted. most_clusters: beyond it, clusters are summed into buckets only. kept: (p, n)
+    where the columns of a log in memory go. judged: whether to make the sums by action and by stretch that the checks
+    of a verdict look at.
     """
 
     reading: Reading
@@ -77,6 +80,7 @@ class Work:
     segments: int
     judged: bool
     windows: Windows | None = None
+    fitted: FittedLogging | None = None
 
     @cached_property
     def place(self) -> dict[Column, int]:
@@ -148,7 +152,7 @@ class Summing:
         policies = [target.on(piece) for target in work.targets]
         filling = Filling(
             piece, dict(zip(work.columns, columns, strict=True)), work.r0, policies, logging, work.outcomes,
-            work.popularity,
+            work.popularity, None if work.fitted is None else work.fitted.on(piece),
         )  # fmt: skip
         filling.all()
         self._weights(filling)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from cael.common.types import Floats
@@ -14,7 +15,7 @@ from cael.engine.columns import Given, Outcome
 from cael.engine.parts import Form, Part, WholePart, form_part
 from cael.errors import NeedsError
 from cael.estimators.problem import Problem
-from cael.inference.diagnostics import Diagnostics
+from cael.inference.diagnostics import Diagnostics, with_fit
 from cael.inference.estimate import Estimate, ScoreRange
 from cael.log.logged import LoggedData
 from cael.policies.policy import Policy
@@ -49,8 +50,15 @@ class Estimator(ABC):
         log, policy = asking.held, asking.targets[target].policy
         if log is None or policy is None:
             raise NeedsError(f"{type(self).__name__} needs the whole log in memory, and this one is streamed.")
-        estimate = self.solve(Problem(log, policy))
+        estimate = self._solved(Problem(log, policy))
         return WholePart(self.name, target, estimate, Given(estimate.contributions))
+
+    def _solved(self, given: Problem) -> Estimate:
+        """By `solve`, which finds a fitted logging policy where the log does not know all of it."""
+        problem, fit = given.completed(self.name, self.needs)
+        estimate, rewards = self.solve(problem), given.log.rewards
+        diagnostics = with_fit(estimate.diagnostics, fit, float(np.mean(rewards**2)))
+        return replace(estimate, key=given.log.key, diagnostics=diagnostics)
 
     def solve(self, problem: Problem) -> Estimate:
         """The estimate of a log in memory and a policy; by default from one pass over it."""
@@ -60,9 +68,7 @@ class Estimator(ABC):
     def estimate(self, log: LoggedData | ScannedLog, policy: Policy | ArrayLike | str) -> Estimate:
         """What the policy would have earned per row of the log."""
         if type(self).solve is not Estimator.solve and isinstance(log, LoggedData):
-            problem = Problem(log, policy)
-            problem.require(self.name, self.needs)
-            return self.solve(problem)
+            return self._solved(Problem(log, policy))
         return ask(as_engine_log(log), {"": policy}, [self], asked=(self.name,), controls=None).of(self.name, 0)
 
     @property

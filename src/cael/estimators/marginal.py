@@ -118,11 +118,11 @@ class MIPS(Estimator):
         return self._fitted(asking)
 
     def _fitted(self, asking: Asking) -> Fitted:
-        assert asking.log.logging is not None
-        rows = MODEL_ROWS if asking.held is None else len(asking.held)
-        more = asking.log.logging.columns if self.offset else ()
-        sample = asking.sample(rows, self.seed, more)
+        rows, known = MODEL_ROWS if asking.held is None else len(asking.held), asking.log.logging
+        sample = asking.sample(rows, self.seed, known.columns if self.offset and known is not None else ())
         log = with_logging(asking.log, sample) if self.offset else sample.log
+        if self.offset and known is None:
+            log = asking.fit.attached(log)
         split = sample.folds(self.folds, self.seed) if self.folds >= 2 else []
         settings = {"C": self.C, "offset": self.offset, "max_iter": self.max_iter}
         return fit(log, self.features(log), split, settings, self.seed, by_row=self.row_embeddings is not None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
@@ -105,6 +105,7 @@ class Fitted:
 class MarginalWeight(Weights):
     """The weights of embeddings. source: how they are made."""
 
+    summed: ClassVar[bool] = True  # type: ignore[misc]
     target: int
     source: Exact | Clustered | Fitted
 
@@ -113,7 +114,7 @@ class MarginalWeight(Weights):
         return self.source.contexts
 
     def fill(self, out: Floats, batch: Filling) -> None:
-        piece, policy, logging = batch.piece, batch.policies[self.target], batch.logging
+        piece, policy, logging = batch.piece, batch.policies[self.target], batch.whole_logging
         assert logging is not None
         for part in chunks(len(piece), TABLES * piece.n_actions):
             rows = piece.batch(part)

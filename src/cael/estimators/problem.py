@@ -10,12 +10,13 @@ from numpy.typing import ArrayLike
 
 from cael.common.types import Floats
 from cael.engine.answer import refuse_no_support
-from cael.engine.asking import NEEDS, lacking
+from cael.engine.asking import NEEDS, Asking, lacking, named_error
 from cael.errors import InputError, NeedsError
 from cael.log.held import Held
 from cael.log.logged import FEW, LoggedData
 from cael.outcomes.outcome_model import OutcomeModel, OutcomeTerms, Trained, terms_of, train
 from cael.policies.expectations import unsupported
+from cael.policies.fitted import FittedLogging, LoggingFit
 from cael.policies.policy import Policy, logged_probability
 
 
@@ -48,6 +49,20 @@ class Problem:
         missing = self.missing(needs)
         if missing:
             raise NeedsError(f"{name} needs {'; and '.join(missing)}.")
+
+    def completed(self, name: str, needs: tuple[str, ...]) -> tuple[Problem, LoggingFit | None]:
+        """The problem, with a fitted logging policy where it needs all probabilities and those of logged actions are
+        known; or an error that says what is missing."""
+        asking = Asking(self._held, (self._target,), 0.0)
+        try:
+            asking.require(needs, 0)
+        except NeedsError as error:
+            raise named_error(name, error) from None
+        if asking.fitted is None:
+            return self, None
+        log = asking.fitted.attached(self.log)
+        assert isinstance(log.logging, FittedLogging)
+        return Problem(log, self.policy), log.logging.fit_for(log.whole, self.weights)
 
     @cached_property
     def weights(self) -> Floats:

@@ -12,6 +12,7 @@ from cael.common.types import Floats
 from cael.inference.reach import Pooled, Proportion
 from cael.inference.weights import effective_sample_size, tail_index
 from cael.judging.thresholds import DEFAULT, Thresholds
+from cael.policies.fitted import LoggingFit
 
 NOTHING_LEARNED = (
     "No model predicts held-out rewards better than their mean: nothing was learned to share between actions."
@@ -31,6 +32,10 @@ def few_clusters(count: int) -> str:
         f"and still optimistic where clusters differ. Collect at least {FEW_CLUSTERS}."
     )
 
+
+FIT_BOUND = 2.0
+"""The interval allows for a bias of so many times the error of a fitted logging policy, in standard deviations of what
+is weighted."""
 
 NOT_TRAINED = "The outcome model was trained on the rows it predicts: the interval is too narrow."
 
@@ -133,7 +138,9 @@ class Diagnostics:
         what the second moment of the weights implies, which the interval uses where it is the larger. pooled: what it
         was raised by. proportion: of rewards that take two values. choices: how many estimators this one was chosen
         from.
-    path: what a data-driven choice looked at. training, embedding: of a learned embedding. warnings: all this in words.
+    path: what a data-driven choice looked at. training, embedding: of a learned embedding. logging_fit: of the
+        logging policy, where its probabilities of all actions were fitted to those of the logged ones.
+    warnings: all this in words.
     """
 
     n: int
@@ -153,6 +160,7 @@ class Diagnostics:
     path: tuple[Candidate, ...] = ()
     training: TrainingFacts | None = None
     embedding: EmbeddingFacts | None = None
+    logging_fit: LoggingFit | None = None
     warnings: tuple[str, ...] = field(default=())
 
     def to_dict(self) -> dict[str, Any]:
@@ -219,6 +227,17 @@ def weighted_by(
 
 def with_warnings(diagnostics: Diagnostics, warnings: tuple[str, ...]) -> Diagnostics:
     return replace(diagnostics, warnings=(*diagnostics.warnings, *warnings))
+
+
+def with_fit(diagnostics: Diagnostics, fit: LoggingFit | None, noise: float | None = None) -> Diagnostics:
+    """The diagnostics of an estimate that took a fitted logging policy. noise: variance of what is weighted, to allow
+    for the bias of weights that are off by the error of the fit; None: that is done already."""
+    if fit is None:
+        return diagnostics
+    bound = diagnostics.bias_bound
+    if noise is not None:
+        bound = (bound or 0.0) + FIT_BOUND * fit.off * math.sqrt(noise)
+    return with_warnings(replace(diagnostics, logging_fit=fit, bias_bound=bound), (fit.sentence,))
 
 
 def doubts(diagnostics: Diagnostics, limits: Thresholds) -> tuple[str, ...]:

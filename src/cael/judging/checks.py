@@ -93,6 +93,15 @@ def successes(best: Estimate, limits: Thresholds) -> Check | None:
     return graded("successes", rows, limits, (f"{message}.", doubt))
 
 
+def logging_fit(best: Estimate, limits: Thresholds) -> Check | None:
+    """Of an estimate that took a logging policy fitted to the logged propensities: how far that is off."""
+    fit = best.diagnostics.logging_fit
+    if fit is None:
+        return None
+    doubt = f"{fit.sentence[:-1]}: the interval allows for it, and is wider for it."
+    return graded("logging_fit", fit.error, limits, (fit.sentence, doubt), ("logging_error", fit.error))
+
+
 def largest_row(best: Estimate, limits: Thresholds) -> Check | None:
     d = best.diagnostics
     if d.max_weight is None or not d.mean_weight:

@@ -69,6 +69,9 @@ class Thresholds:
         in 5 of 210 simulated logs.
     reward_tail: Pareto k of the rewards that are furthest from their mean. Above 0.5 they have no variance, and the
         largest rewards, which decide, are not in every log; from 1 on they have no mean, and 1.2 is that beyond doubt.
+    logging_error: mean absolute error of log probabilities of a logging policy that was fitted to the logged
+        propensities, on held-out rows. Below 10% the interval hardly differs from that with the policy known; from 30%
+        on the model is not used at all, and estimators that need it are left out.
     tail_index: Pareto k of the largest weights. Above 0.7 an average of them settles too slowly to be used (Vehtari et
         al. 2024); from 1 on they have no mean. Weights with a known second moment, or with a ceiling that the log
         reaches, have no such tail.
@@ -159,6 +162,7 @@ class Thresholds:
     successes: tuple[float, float] = (5.0, 0.0)
     steadied_skewness: tuple[float, float] = (1.0, 3.0)
     reward_tail: tuple[float, float] = (0.5, 1.2)
+    logging_error: tuple[float, float] = (0.1, 0.3)
     tail_index: tuple[float, float] = (0.7, 1.0)
     mean_weight_z: tuple[float, float] = (3.0, 5.0)
     mean_weight_gap: float = 0.2

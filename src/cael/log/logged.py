@@ -151,7 +151,7 @@ class LoggedData:
     propensities : (n,) in (0, 1]: the logging policy's probability of the action it took. Optional when
         `logging` is given; without either, only `LoggedMean` and `DM` can be computed.
     logging : the logging policy, when all its probabilities are known: a `Policy`, or an array of shape
-        (k,) or (n, k). MIPS and the learned embeddings need it.
+        (k,) or (n, k). Without it, MIPS and the learned embeddings fit it to the propensities.
     n_actions : the number of actions k; by default taken from `logging`, `action_features` or the log.
     action_features : (k, f) numbers that describe the actions.
     clusters : (n,) labels of rows that belong together (a user, a session); every interval is then
@@ -324,7 +324,7 @@ class LoggedData:
         return copy
 
     def with_logging(self, logging: Policy) -> LoggedData:
-        """The same log, of which this is the logging policy; unchecked."""
+        """The same log, with all that is known or believed of its logging policy; unchecked."""
         return self._with(logging=logging)
 
     def replanted(self, actions: ArrayLike, rewards: ArrayLike, propensities: ArrayLike) -> LoggedData:

@@ -285,9 +285,9 @@ def scan(
     columns, actions, n_actions, eligible, drop_invalid : see `cael.io.open_log`. Without `actions` or `n_actions`, the
         action column is read once to find the actions.
     logging : the logging policy, where all its probabilities are known: in the forms of a target policy, such as
-        "dense:mu_*", or a function of contexts. CAEL needs it. "estimate" estimates it from a sample of the rows, and
-        "none" does without; neither looks at a propensity column. By default that column is used, and without one the
-        logging policy is estimated, with a warning.
+        "dense:mu_*", or a function of contexts. Without it, CAEL fits it to the propensities. "estimate" estimates it
+        from a sample of the rows, and "none" does without; neither looks at a propensity column. By default that column
+        is used, and without one the logging policy is estimated, with a warning.
     predictions : columns with predictions of the reward, which DM, DR and SNDR then use: "LOGGED+TARGET" names that of
         the logged action and that of the target's actions; a pattern, or a column of lists, those of all actions.
         Without it, they train a ridge regression in a pass of its own.

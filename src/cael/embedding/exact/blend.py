@@ -60,6 +60,7 @@ class PathFacts:
     actions. hole: variance of the sharp estimate's own bias, from target mass on actions that are never logged. slope:
     of what the model leaves on the place of the logged action, and its standard error; placed: (J,) mean place under
     the smoothed target, less that under the target.
+    misfit: variance of the bias of smoothed weights whose logging policy is fitted; the sharp ones are logged.
     """
 
     bandwidths: Floats
@@ -82,6 +83,7 @@ class PathFacts:
     hole: float
     slope: tuple[float, float]
     placed: Floats
+    misfit: float = 0.0
 
     @property
     def rows(self) -> float:
@@ -145,7 +147,7 @@ def prior_of(facts: PathFacts, trust: float) -> Floats:
     left = (facts.residual * (1 - explained) ** trust + surprise) / 2
     fade = 1 / (1 + 1 / np.maximum(facts.bandwidths, 1e-9))
     prior: Floats = rough * (left + MISCALIBRATION * facts.explained * facts.reward * fade**2)
-    prior += facts.shift**2 + facts.missed
+    prior += facts.shift**2 + facts.missed + facts.misfit
     prior[0] = 0.0
     return prior
 

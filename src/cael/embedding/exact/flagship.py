@@ -97,8 +97,9 @@ class CAEL(Estimator):
             asking.learned[self.trained_by] = self._trained([sample.log], [self.seed])[0]
         rewards: SparseRewards = asking.learned[self.trained_by]
         drawn, probe = self.drawn(sample.of, log.n_actions), log.probe(contexts=True)
-        assert log.logging is not None
-        policies = log.logging.on(probe), asking.targets[target].on(probe)
+        logging = asking.whole_logging(probe)
+        assert logging is not None
+        policies = logging, asking.targets[target].on(probe)
         unit = unit_of(probe, *policies, rewards, self.folds, drawn, self.seed)
         cells = sample.of * (log.n_actions if drawn is None else 2 * drawn)
         on_device = asking.held is not None and rewards.xp.on_device and cells >= DEVICE_CELLS
@@ -106,7 +107,7 @@ class CAEL(Estimator):
         bare = replace(models, folds=tuple(rows[:0] for rows in rewards.folds))
         return Path(
             target, bare, self.bandwidths, unit, drawn, self.folds, self.seed, self.form, asking.r0,
-            min(MOST_TOP, most_top(sample.of)), on_device,
+            min(MOST_TOP, most_top(sample.of)), on_device, log.logging is not None,
         )  # fmt: skip
 
     @property

@@ -91,7 +91,7 @@ class Path:
 
     target: its number. rewards: trained without the rows of its folds. folds, seed: of the folds. drawn: as of
     `WeightPath`. r0: taken off the rewards. top: largest weights to keep. on_device: whether weights are made where the
-    networks are.
+    networks are. known: whether the logging policy is, and not fitted.
     """
 
     target: int
@@ -105,6 +105,7 @@ class Path:
     r0: float
     top: int
     on_device: bool = False
+    known: bool = True
 
     @property
     def columns(self) -> tuple[Member, ...]:
@@ -119,8 +120,8 @@ class Path:
 
     @property
     def controls(self) -> tuple[int, ...]:
-        """The number of the column that has mean 0 whatever f is."""
-        return (2 * len(self.bandwidths) + 3,)
+        """The number of the column that has mean 0 whatever f is, if the logging policy is known."""
+        return (2 * len(self.bandwidths) + 3,) if self.known else ()
 
     def of(self, piece: Piece, policy: Policy, logging: Policy | None) -> tuple[Floats, PathSums]:
         """The columns (2J + 6, n) of a batch, and its sums."""

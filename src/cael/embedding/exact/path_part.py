@@ -54,7 +54,7 @@ class KeptPath:
     second, cross, roughness, lost: (J,) means over rows of the numbers of `weights_of`; shift: of `smoothed` less
     f_target. residual, reward: variances of r - f and of r. explained_of_actions: E Var_mu f as a share of itself and
     the residual variance. noise, kurtosis: of what is weighted. unsupported: target mass on actions that the logging
-    policy never plays.
+    policy never plays. fit: of a fitted logging policy.
     """
 
     def __init__(self, answer: Answer, path: Path) -> None:
@@ -70,6 +70,7 @@ class KeptPath:
         self.explained_of_actions = _share(answer.variance(control), self.residual)
         self.noise, self.kurtosis = answer.tails(noise_of(path))
         self.unsupported = answer.unsupported(path.target)
+        self.fit = None if path.known else answer.logging_fit(path.target)
 
     def variance(self, score: Score) -> float:
         """The squared standard error of the mean of a score."""

@@ -24,6 +24,7 @@ from cael.inference.diagnostics import (
     EmbeddingFacts,
     WeightFacts,
     weighted_by,
+    with_fit,
 )
 from cael.inference.estimate import Estimate
 
@@ -125,7 +126,7 @@ def choose_bandwidth(name: str, rows: KeptPath, rewards: SparseRewards, form: st
             candidates=rows.drawn,
         ),
     )
-    return rows.estimate(name, score, diagnostics, second)
+    return rows.estimate(name, score, with_fit(diagnostics, rows.fit), second)
 
 
 def blended_second(second: Floats, cross: Floats, j: int, share: float) -> float:
@@ -187,6 +188,7 @@ def path_facts(rows: KeptPath, explained: float, scores: list[Score], form: str)
         hole=float(rows.lost[0]) ** 2 * rows.noise,
         slope=rows.slope if robust else (0.0, 0.0),
         placed=rows.placed,
+        misfit=0.0 if rows.fit is None else rows.fit.off**2 * rows.noise,
     ), anchor
 
 
