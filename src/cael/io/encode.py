@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from cael.common.types import Array, Floats, Ints
-from cael.errors import InputError, positive_int
+from cael.errors import InputError, PolicyError, positive_int
 from cael.io import cells
 from cael.io.cells import Flaw
 from cael.io.kinds import is_list, is_text
@@ -57,7 +57,7 @@ def read_actions(
     source: Source, column: str, table: Any, n_actions: int | None
 ) -> tuple[Ints, Actions, list[Flaw], list[str]]:
     """Action numbers (n,), the actions, the flaws, and what to tell the user."""
-    codes, distinct, flaws = cells.labels(column, source.chunks(column))
+    codes, distinct, flaws = cells.labels(column, source.labels(column))
     if not distinct:
         raise InputError(f"column {column!r} of {source.name} holds no action: {len(codes)} rows, all missing.")
     actions, notes = from_log(column, distinct, n_actions) if table is None else action_table(table, n_actions)
@@ -112,7 +112,7 @@ def action_table(source: Any, n_actions: int | None) -> tuple[Actions, list[str]
             f"{', '.join(map(repr, table.names))}."
         )
     table.load(table.names)
-    codes, distinct, missing = cells.labels(column, table.chunks(column))
+    codes, distinct, missing = cells.labels(column, table.labels(column))
     if missing:
         raise InputError(f"{name}: column {column!r} is missing in {table.places(missing[0].rows)}.")
     if len(codes) == 0:
@@ -204,6 +204,32 @@ def _one_hot(name: str, chunks: list[Any]) -> tuple[Floats, list[Flaw], list[str
 def columns_of(source: Source, names: str, what: str) -> list[str]:
     """The columns that 'a', 'pi_*' or 'a+b+c' means."""
     return [column for each in names.split("+") for column in matching(source, each.strip(), what)]
+
+
+def by_suffix(pattern: str, names: Sequence[str], actions: Actions, what: str) -> list[str]:
+    """The columns in the order of the actions, whose labels stand where the pattern has its star."""
+    before, _, after = pattern.partition("*")
+    by_label = {name[len(before) : len(name) - len(after)]: name for name in names}
+    labels = [str(label) for label in actions.labels]
+    missing = [label for label in labels if label not in by_label]
+    extra = [by_label[label] for label in by_label if label not in set(labels)]
+    if missing or extra:
+        wrong = f"there is no column {before}{missing[0]}{after}" if missing else f"{extra[0]} is not an action"
+        raise PolicyError(
+            f"{what}: {wrong}; there must be one column for each of {actions.shown()}. An action table "
+            "(--actions) or --n-actions lists actions that the log does not hold."
+        )
+    return [by_label[label] for label in labels]
+
+
+def refuse_hidden_order(what: str, actions: Actions) -> None:
+    """Refuse numbers by position where nobody said in which order the actions are: names that the log happens to hold."""
+    if actions.source == "the log" and isinstance(actions.labels[0], str):
+        raise PolicyError(
+            f"{what} gives one number for each action by position, and the actions are names, of which the log says no "
+            f"order: {actions.shown()}. Give an action table (actions=, --actions), which lists them in that order, or one "
+            "column for each action, named by it, as in dense:pi_*."
+        )
 
 
 def padded(lengths: Ints, entries: Array, filler: float) -> Array:

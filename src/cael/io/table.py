@@ -20,6 +20,7 @@ from cael.io.policy_columns import Rows, build
 from cael.io.roles import Columns, as_columns, resolve
 from cael.io.sources import Source, open_source
 from cael.io.specs import PolicySpec, parse
+from cael.log.keys import label_array
 from cael.log.logged import LoggedData
 from cael.policies.policy import FromModel, LoggedOnly, Policy, probabilities
 from cael.policies.propensity import estimate_logging, warning
@@ -179,7 +180,7 @@ def _read(table: Source, roles: Columns, action_table: Any, n_actions: int | Non
     def cast(column: str | None, how: Callable[[str, list[Any]], tuple[Any, list[Flaw]]]) -> Any:
         if column is None:
             return None
-        values, flaws = how(column, table.chunks(column))
+        values, flaws = how(column, table.labels(column) if how in (_clusters, _repeated) else table.chunks(column))
         wrong.extend(flaws)
         return values
 
@@ -201,7 +202,7 @@ def _read(table: Source, roles: Columns, action_table: Any, n_actions: int | Non
 
 def _clusters(column: str, chunks: list[Any]) -> tuple[Array, list[Flaw]]:
     codes, labels, flaws = cells.labels(column, chunks)
-    return np.array([*labels, labels[0]] if labels else [0])[codes], flaws
+    return label_array([*labels, labels[0]] if labels else [0])[codes], flaws
 
 
 def _repeated(column: str, chunks: list[Any]) -> tuple[None, list[Flaw]]:
@@ -215,7 +216,7 @@ def _repeated(column: str, chunks: list[Any]) -> tuple[None, list[Flaw]]:
 
 
 def _segment(column: str, table: Source) -> Array:
-    codes, distinct, _ = cells.labels(column, table.chunks(column))
+    codes, distinct, _ = cells.labels(column, table.labels(column))
     return np.array([*map(str, distinct), "(missing)"])[codes]
 
 

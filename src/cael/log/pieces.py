@@ -213,12 +213,12 @@ def actions_of(column: str, source: Source, actions: Actions) -> tuple[Ints, lis
 
 def hashes_of(column: str, source: Source) -> tuple[Array, list[Flaw]]:
     """64 bits for each label that are the same in every batch, file and process."""
-    codes, distinct, flaws = cells.labels(column, source.chunks(column))
+    codes, distinct, flaws = cells.labels(column, source.labels(column))
     return np.append(distinct_keys(list(distinct)), np.uint64(0))[codes], flaws
 
 
 def _segment(column: str, source: Source) -> tuple[list[str], Ints]:
-    codes, distinct, _ = cells.labels(column, source.chunks(column))
+    codes, distinct, _ = cells.labels(column, source.labels(column))
     labels = [*map(str, distinct), "(missing)"]
     return labels, np.where(codes < 0, len(distinct), codes)
 
