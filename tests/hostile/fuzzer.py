@@ -40,8 +40,10 @@ kind = "choice"
 column = "best"
 epsilon = 0.5
 """
-TOKENS = (b"-1", b"0", b"1e400", b"nan", b"[[", b"]", b'"', b"\x00", b"\xff\xfe", b"\n", b",", b"null", b"99999999999999999999",
-          b"=", b"{", b"'", b"true", b"\r", b"\x1b[31m", b"\xe2\x80\xae")  # fmt: skip
+TOKENS = (
+    b"-1", b"0", b"1e400", b"nan", b"[[", b"]", b'"', b"\x00", b"\xff\xfe", b"\n", b",", b"null",
+    b"99999999999999999999", b"=", b"{", b"'", b"true", b"\r", b"\x1b[31m", b"\xe2\x80\xae",
+)  # fmt: skip
 
 
 def good(folder: Path) -> dict[str, Path]:

@@ -57,6 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except MemoryError:
         print("error: there is not enough memory for this log. Read fewer columns, or fewer rows.", file=sys.stderr)
         sys.exit(1)
+    except ArithmeticError as error:
+        print(f"error: a number overflowed ({error}). Divide rewards or scores by a constant.", file=sys.stderr)
+        sys.exit(1)
     except (CaelError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)

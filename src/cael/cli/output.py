@@ -107,7 +107,11 @@ def show(
     if format == "json":
         reading = {} if facts is None else {"reading": facts.to_dict()}
         document = {"schema": f"cael.{kind}/{SCHEMA}", **reading, **(extra or {}), **result.to_dict(), **_plain(parts)}
-        print(json.dumps(document, indent=2, allow_nan=False))
+        try:
+            text = json.dumps(document, indent=2, allow_nan=False)
+        except ValueError as error:
+            raise InputError(f"a number of the result overflowed, so there is no JSON of it: {error}.") from None
+        print(text)
         return
     headed = {f"{name}: {key}": each for name, part in parts.items() for key, each in _named(part).items()}
     results = {"": result, **{heading.removesuffix(": "): each for heading, each in headed.items()}}

@@ -11,6 +11,7 @@ import numpy as np
 
 from cael.common.types import Floats, Ints
 from cael.errors import InputError
+from cael.io import cells
 from cael.io.encode import Actions, by_suffix, columns_of, matrix, refuse_hidden_order, told
 from cael.io.sources import Source
 from cael.log.logged import FEW, chunks, row_numbers
@@ -66,7 +67,7 @@ class All(Predictions):
 
     def terms(self, piece: Piece, policy: Policy) -> tuple[Floats, Floats]:
         assert piece.source is not None
-        table, _, flaws = matrix(piece.source, self.names, piece.read, categories=False)
+        table, _, flaws = matrix(piece.source, self.names, piece.read, categories=False, cast=cells.measured)
         _refuse(flaws, piece)
         if table.shape[1] != piece.n_actions:
             raise InputError(

@@ -14,7 +14,7 @@ from typing import Any, final
 import numpy as np
 
 from cael.common.types import Array, Floats, Ints
-from cael.errors import InputError
+from cael.errors import LARGEST, InputError
 from cael.io.kinds import is_list, is_number, is_text, is_view
 
 Mask = Array
@@ -73,10 +73,19 @@ def numbers(column: str, chunks: list[Any]) -> tuple[Floats, list[Flaw]]:
     return values, [*flaws(column, {"is missing": missing}), *wrong, *infinite]
 
 
+def measured(column: str, chunks: list[Any]) -> tuple[Floats, list[Flaw]]:
+    """As `numbers`, none of which is so large that its powers overflow."""
+    values, wrong = numbers(column, chunks)
+    large = np.isfinite(values) & (np.abs(values) > LARGEST)
+    return values, [*wrong, *flaws(column, {f"is beyond {LARGEST:g}, too large to be squared": large}, values)]
+
+
 def propensities(column: str, chunks: list[Any]) -> tuple[Floats, list[Flaw]]:
     """As `numbers`, in (0, 1]."""
     values, wrong = numbers(column, chunks)
-    return values, [*wrong, *flaws(column, {"is not above 0": values <= 0, "is above 1": values > 1}, values)]
+    small = (values > 0) & (values < 1 / LARGEST)
+    masks = {"is not above 0": values <= 0, "is above 1": values > 1, f"is below {1 / LARGEST:g}": small}
+    return values, [*wrong, *flaws(column, masks, values)]
 
 
 def _numbers(column: str, chunk: Any) -> tuple[Floats, Ints, str]:
@@ -188,8 +197,8 @@ def _whole_floats(column: str, chunk: Any) -> Any:
     large = pc.greater(pc.abs(values), exact).fill_null(False)
     if pc.any(large).as_py():
         raise InputError(
-            f"column {column!r} holds labels as {chunk.type}, which cannot tell whole numbers above {exact:,} apart, for "
-            f"example {values.filter(large)[0].as_py():.0f}. Write it as whole numbers or as text."
+            f"column {column!r} holds labels as {chunk.type}, which cannot tell whole numbers above {exact:,} apart, "
+            f"for example {values.filter(large)[0].as_py():.0f}. Write it as whole numbers or as text."
         )
     return values.cast(pa.int64())
 
@@ -209,8 +218,8 @@ def _whole_decimals(column: str, chunk: Any) -> Any:
 
 def _no_label(column: str, kind: Any, example: Any) -> InputError:
     return InputError(
-        f"column {column!r} must hold whole numbers or text; it holds {kind}, for example {example}. Name another column, "
-        "or convert this one."
+        f"column {column!r} must hold whole numbers or text; it holds {kind}, for example {example}. Name another "
+        "column, or convert this one."
     )
 
 

@@ -24,8 +24,8 @@ CONVERSION = re.compile(r"^In CSV column #(\d+): .*CSV conversion error", re.DOT
 WHOLE = "^(0|-?[1-9][0-9]*)$"
 """A whole number as it is printed: of two different texts no two are the same number."""
 MISSING = (
-    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "N/A", "NA", "NULL", "NaN",
-    "n/a", "nan", "null",
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "N/A", "NA", "NULL",
+    "NaN", "n/a", "nan", "null",
 )  # fmt: skip
 """What Arrow takes for a missing cell in a column that is not text."""
 
@@ -171,9 +171,9 @@ def _all_whole(column: str, cells: Any, first: int) -> Any:
     strange = pc.invert(pc.match_substring_regex(cells, WHOLE)).fill_null(False)
     row = max(0, pc.index(strange, True).as_py())
     raise InputError(
-        f"column {column!r} holds whole numbers in its first rows, and {cells[row].as_py()!r} in row {first + row}, which "
-        "is not written as one. A streamed log cannot go back: write it as Parquet with this column as text, or read it "
-        "whole (cael.read)."
+        f"column {column!r} holds whole numbers in its first rows, and {cells[row].as_py()!r} in row {first + row}, "
+        "which is not written as one. A streamed log cannot go back: write it as Parquet with this column as text, or "
+        "read it whole (cael.read)."
     )
 
 

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from cael.common.types import Array
-from cael.errors import InputError, LogError, PolicyError
+from cael.errors import CaelError, InputError, LogError, PolicyError
 from cael.log.logged import LoggedData
 from cael.policies.policy import LoggedOnly, Policy, Tabular, probabilities
 
@@ -81,5 +80,7 @@ def _loading(path: Path, what: str) -> Iterator[None]:
         raise InputError(f"there is no file {path}.")
     try:
         yield
-    except (ValueError, AttributeError, TypeError, EOFError, BadZipFile) as error:
+    except Exception as error:  # zipfile, zlib and numpy each have their own
+        if isinstance(error, MemoryError | CaelError):
+            raise
         raise InputError(f"{path} is not {what}: {error}") from None

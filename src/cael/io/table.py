@@ -170,7 +170,7 @@ def _read(table: Source, roles: Columns, action_table: Any, n_actions: int | Non
     if logging in ("estimate", "none"):
         roles = replace(roles, propensity=None)
     table.load(roles.listed())
-    rewards, wrong = cells.numbers(str(roles.reward), table.chunks(str(roles.reward)))
+    rewards, wrong = cells.measured(str(roles.reward), table.chunks(str(roles.reward)))
     n = len(rewards)
     if n == 0:
         raise LogError(f"{table.name} has no rows: expected at least 2.")
@@ -185,7 +185,7 @@ def _read(table: Source, roles: Columns, action_table: Any, n_actions: int | Non
         return values
 
     propensities = cast(roles.propensity, cells.propensities)
-    contexts, more, flaws = matrix(table, roles.contexts or (), n)
+    contexts, more, flaws = matrix(table, roles.contexts or (), n, cast=cells.measured)
     wrong.extend(flaws)
     arrays = {
         "contexts": contexts,

@@ -68,7 +68,7 @@ def distinct_keys(labels: list[object]) -> Array:
 def label_array(labels: list[Any]) -> Array:
     """Labels as an array in which no two of them become one: whole numbers of 64 bits, or text."""
     low, high = (min(labels), max(labels)) if isinstance(labels[0], int) else (0, -1)
-    if low <= high and -(2**63) <= low and high < 2**63:
+    if low <= high and low >= -(2**63) and high < 2**63:
         return np.array(labels, dtype=np.int64)
     if 0 <= low <= high < 2**64:
         return np.array(labels, dtype=np.uint64)

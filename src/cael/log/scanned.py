@@ -308,10 +308,20 @@ def scan(
         roles = replace(roles, propensity=None)
     if word == "none" or logging is None:
         logging = ESTIMATE if word != "none" and roles.propensity is None else None
+    predicted = None if predictions is None else predictions_of(predictions, table, known_actions)
     log = ScannedLog(
-        table, tasks, roles, known_actions, None if predictions is None else predictions_of(predictions, table, known_actions), budget,
-        drop_invalid, budget.workers, client, tuple(notes), logging,
-    )  # fmt: skip
+        table,
+        tasks,
+        roles,
+        known_actions,
+        predicted,
+        budget,
+        drop_invalid,
+        budget.workers,
+        client,
+        tuple(notes),
+        logging,
+    )
     if log.rows == 0:
         raise LogError(f"{name} has no rows: expected at least 2.")
     return log

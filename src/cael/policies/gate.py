@@ -30,8 +30,8 @@ def contained(policy: Policy) -> Iterator[None]:
         yield
     except SystemExit as stop:
         raise PolicyError(
-            f"{policy!r} tried to end the process, with exit code {stop.code!r}: expected probabilities. Remove sys.exit "
-            "from it."
+            f"{policy!r} tried to end the process, with exit code {stop.code!r}: expected probabilities. Remove "
+            "sys.exit from it."
         ) from None
 
 

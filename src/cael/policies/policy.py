@@ -342,8 +342,8 @@ class FromModel(Policy):
             )
         if p.shape != (len(batch), len(classes)):
             raise PolicyError(
-                f"{self!r}: predict_proba must give one probability for each of the {len(classes)} classes_ of the model, "
-                f"shape {(len(batch), len(classes))}; got {p.shape}."
+                f"{self!r}: predict_proba must give one probability for each of the {len(classes)} classes_ of the "
+                f"model, shape {(len(batch), len(classes))}; got {p.shape}."
             )
         table = np.zeros((len(batch), batch.n_actions))
         table[:, classes] = p
