@@ -14,12 +14,17 @@ from collections.abc import Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
+from cael.common.visible import visible
+
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 
 class CaelError(Exception):
-    """Root of every error that cael raises on purpose."""
+    """Root of every error that cael raises on purpose. What a terminal would obey is written out in its message."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*(visible(each) if isinstance(each, str) else each for each in arguments))
 
 
 class InputError(CaelError, ValueError):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from cyclopts import Parameter
 
 from cael.cli.options import Printed
-from cael.cli.output import show
+from cael.cli.output import console, printed, show
 
 if TYPE_CHECKING:
     from cael.worlds import PaperWorld
@@ -118,7 +118,6 @@ def schema(document: Literal["evaluation", "comparison", "audit", "plan"] = "eva
 def estimators() -> None:
     """List the estimators, what each needs, and what it computes."""
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
 
     from cael.results.evaluate import panel
@@ -129,4 +128,4 @@ def estimators() -> None:
     for each in (*panel("learned"), *panel("all")):
         doc = (type(each).__doc__ or "").strip().split("\n\n")[0].replace("\n    ", " ")
         table.add_row(type(each).__name__, ", ".join(each.needs), doc)
-    Console().print(table)
+    printed(lambda: console().print(table))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+from cael.common.whole import LEFTOVERS
 from cael.errors import InputError
 
 SMALL = 2**24
@@ -199,17 +200,23 @@ def _written(reader: Any, path: Path, in_memory: bool) -> Copy:
                 writer.write_batch(batch)
         return Copy(sink.getvalue())
     folder = _asked(path, lambda: Path(tempfile.mkdtemp(prefix="cael-")))
+    LEFTOVERS.add(folder)
     try:
         writer = _asked(path, lambda: pa.ipc.new_file(str(folder / "log.arrow"), reader.schema))
         for batch in reader:
             _asked(path, lambda batch=batch: writer.write_batch(batch))
         _asked(path, writer.close)
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
         raise
     copy = Copy(folder / "log.arrow")
-    weakref.finalize(copy, shutil.rmtree, folder, True)
+    weakref.finalize(copy, _remove, folder)
     return copy
+
+
+def _remove(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    LEFTOVERS.discard(folder)
 
 
 def _asked(path: Path, write: Any) -> Any:

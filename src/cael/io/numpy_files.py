@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cael.common.types import Array
+from cael.common.whole import whole_file
 from cael.errors import CaelError, InputError, LogError, PolicyError
 from cael.log.logged import LoggedData
 from cael.policies.policy import LoggedOnly, Policy, Tabular, probabilities
@@ -26,7 +27,8 @@ def save_log(path: Path | str, log: LoggedData, *, target: Policy | None = None)
     arrays = {name: getattr(log, name) for name in (*REQUIRED, *OPTIONAL) if name != "logging"}
     for name, policy in (("logging", log.logging), ("target", target)):
         arrays[name] = None if policy is None else _table(policy, log)
-    np.savez_compressed(path, **{name: array for name, array in arrays.items() if array is not None})
+    with whole_file(path) as file:
+        np.savez_compressed(file, **{name: array for name, array in arrays.items() if array is not None})
 
 
 def _table(policy: Policy, log: LoggedData) -> Array:

@@ -11,6 +11,7 @@ from typing import Any, final
 import numpy as np
 
 from cael.common.types import Array, Ints
+from cael.common.visible import visible
 from cael.errors import InputError, LogError, PolicyError
 from cael.io import cells
 from cael.io.cells import Flaw
@@ -148,7 +149,7 @@ def read(
         source, columns, actions=actions, n_actions=n_actions, logging=logging, drop_invalid=drop_invalid, seed=seed
     )
     for message in table.warnings:
-        python_warnings.warn(message, stacklevel=2)
+        python_warnings.warn(visible(message), stacklevel=2)
     return table.log
 
 
