@@ -60,7 +60,14 @@ def options(path: Path, command: str, app: App, arguments: Sequence[str] = ()) -
         given = any(word.partition("=")[0] == "--policy" for word in arguments)
         named |= _one_policy(path, named.pop("policy"), command, given=given)
     _known(path, named, app, commands)
-    return {key.replace("_", "-"): value for key, value in named.items()}
+    return {key.replace("_", "-"): _as_typed(value) for key, value in named.items()}
+
+
+def _as_typed(value: Any) -> Any:
+    """Numbers as they would be typed on the command line, so that 1.5 is refused where a whole number is meant."""
+    if isinstance(value, list):
+        return [_as_typed(each) for each in value]
+    return repr(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 def _table(path: Path, key: str, value: Any) -> dict[str, Any]:

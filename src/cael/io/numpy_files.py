@@ -65,14 +65,18 @@ def load_policy(name: str, log_path: Path | str) -> Policy:
 
 
 def _array(path: Path) -> Array:
-    with _loading(path, "an .npy file of a plain array"):
-        return np.load(path, allow_pickle=False)
+    with _loading(path, "an .npy file of a plain array"), path.open("rb") as content:
+        return np.load(content, allow_pickle=False)
 
 
 def _arrays(path: Path) -> dict[str, Array]:
     if path.suffix != ".npz":
         raise InputError(f"expected an .npz file; got {path.name!r}.")
-    with _loading(path, "an .npz file of plain arrays"), np.load(path, allow_pickle=False) as file:
+    with (
+        _loading(path, "an .npz file of plain arrays"),
+        path.open("rb") as content,
+        np.load(content, allow_pickle=False) as file,
+    ):
         return {name: file[name] for name in file.files}
 
 

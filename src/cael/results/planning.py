@@ -192,7 +192,7 @@ def _goal(lift: float, relative: bool, baseline: float) -> float:
 
 def _shares(exploration: Sequence[float]) -> list[float]:
     shares = sorted({0.0, *map(float, exploration)})
-    if shares[0] < 0 or shares[-1] > 1:
+    if not all(0 <= share <= 1 for share in shares):
         raise InputError(f"exploration must be shares between 0 and 1; got {list(exploration)}.")
     return shares
 
