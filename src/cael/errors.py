@@ -14,12 +14,17 @@ from collections.abc import Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
+from cael.common.visible import visible
+
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 
 class CaelError(Exception):
-    """Root of every error that cael raises on purpose."""
+    """Root of every error that cael raises on purpose. What a terminal would obey is written out in its message."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*(visible(each) if isinstance(each, str) else each for each in arguments))
 
 
 class InputError(CaelError, ValueError):
@@ -79,8 +84,22 @@ def choose(name: str, value: object, allowed: Sequence[str]) -> None:
         raise InputError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}.")
 
 
+LARGEST = 1e37
+"""Rewards and contexts beyond it, and propensities below one over it, are refused: the fourth power of a weighted
+reward would overflow, and networks are trained in single precision, which ends there."""
+
+LIMITS = {
+    "n_actions": 10**7, "context_dim": 10**5, "windows": 10**4, "blocks": 10**4, "workers": 1024, "folds": 1000,
+    "splits": 1000, "repeats": 10**5, "resamples": 10**6, "n": 10**9, "population": 10**8, "hidden": 10**5,
+    "embedding_dim": 10**4, "candidates": 1000, "count": 10**5, "action_dim": 10**5, "seed": 2**63,
+}  # fmt: skip
+"""The largest whole numbers that arguments may be: sizes of what is made in memory."""
+
+
 def positive_int(name: str, value: object, least: int = 1) -> int:
-    """A whole number of at least `least`, or an error that names it."""
+    """A whole number of at least `least`, and no more than can be meant, or an error that names it."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise InputError(f"{name} must be a whole number >= {least}; got {value!r}.")
+    if int(value) > LIMITS.get(name, 10**15):
+        raise InputError(f"{name} must be at most {LIMITS.get(name, 10**15):,}; got {value!r}.")
     return int(value)

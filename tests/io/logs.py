@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 
 LABELS = ("apple", "banana", "cherry", "date", "elder")
 N, K = 300, len(LABELS)
+ACTIONS = pa.table({"action": LABELS})
+"""The actions in the order of the lists: without it, lists of probabilities are refused, as the actions are names."""
 
 
 def arrays(seed=2):
@@ -89,6 +91,7 @@ def write(folder: Path) -> dict[str, object]:
         pq.write_table(whole.slice(100 * at, 100), folder / "parts" / f"part-{at}.parquet")
         pa.csv.write_csv(text.slice(100 * at, 100), folder / "csv" / f"part-{at}.csv")
     (folder / "parts" / "_SUCCESS").write_text("")
+    pa.csv.write_csv(ACTIONS, folder / "actions.csv")
     names = ("log.parquet", "log.csv", "log.csv.gz", "log.arrow", "log.arrows", "parts", "csv", "csv/part-*.csv")
     return {name: str(folder / name) for name in names}
 

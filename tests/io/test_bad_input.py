@@ -188,12 +188,15 @@ CASES: dict[str, Case] = {
     ),
     "rows of mixed lengths": log(lambda f: raw(f, TEXT + "0,1,0.5,0\n1,1\n"), "Row #3: Expected 4 columns, got 2"),
     "not UTF-8, in the actions": log(
-        lambda f: raw(f, (TEXT + "é,1,0.5,0\nb,0,0.5,1\n").encode("latin-1")), "'action' is no UTF-8 text"
+        lambda f: raw(f, (TEXT + "é,1,0.5,0\nb,0,0.5,1\n").encode("latin-1")),
+        "'action' is not valid UTF-8|log.csv is not valid UTF-8 text: .* invalid UTF8 data",
     ),
     "not UTF-8, in the names of columns": log(
-        lambda f: raw(f, "é,reward\na,1\nb,0\n".encode("latin-1")), "names of the columns are no UTF-8 text"
+        lambda f: raw(f, "é,reward\na,1\nb,0\n".encode("latin-1")), "names of the columns are not valid UTF-8"
     ),
-    "UTF-16": log(lambda f: raw(f, (TEXT + "a,1,0.5,0\nb,0,0.5,1\n").encode("utf-16")), "log.csv"),
+    "UTF-16": log(
+        lambda f: raw(f, (TEXT + "a,1,0.5,0\nb,0,0.5,1\n").encode("utf-16")), "log.csv is UTF-16 text: expected UTF-8"
+    ),
     "a column twice": log(lambda f: raw(f, "action,reward,reward\n0,1,1\n1,0,0\n"), "two columns named 'reward'"),
     # columns
     "no reward": log(lambda f: at(f, good(reward=...)), r"no column for the reward: .*--reward"),
@@ -300,7 +303,12 @@ CASES: dict[str, Case] = {
     ),
     "a NaN in a list": policy("dense:pi", r"has an entry that is missing in 1 row", changed("pi", 2, [0.2, None, 0.5])),
     "a dense policy that is text": policy(
-        "dense:action", "'action' is not a number, such as 'a', in 8 rows", good(action=list("abcabcab"))
+        "dense:country", "'country' is not a number, such as 'a', in 8 rows", good(country=list("abcabcab"))
+    ),
+    "lists for actions that are names": policy(
+        "dense:pi",
+        "the actions are names, of which the log says no order: 'a', 'b', 'c' .*action table",
+        good(action=list("abcabcab")),
     ),
     "columns that miss an action": policy("dense:pi_*", "there is no column pi_1", good(pi_1=...)),
     "columns of no action": policy("dense:pi_*", "pi_7 is not an action", good(pi_7=0.1)),

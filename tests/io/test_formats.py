@@ -79,8 +79,8 @@ def test_every_form_is_tried(written, specs):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("format", FORMATS)
-def test_command_line(capsys, written, specs, truth, format, form):
-    found = numbers(evaluate(capsys, written[format], "--policy", specs[form]))
+def test_command_line(capsys, folder, written, specs, truth, format, form):
+    found = numbers(evaluate(capsys, written[format], "--policy", specs[form], "--actions", folder / "actions.csv"))
     logged_only = form in ("probability", "bare")
     agree(found, truth, ("LoggedMean", "IPS", "SNIPS") if logged_only else truth)
     assert ("DR" in found) is not logged_only
@@ -109,7 +109,7 @@ def frames():
 
 @pytest.mark.parametrize("kind", FRAMES)
 def test_frames(truth, specs, kind):
-    table = cael.io.open_log(frames()[kind])
+    table = cael.io.open_log(frames()[kind], actions=logs.ACTIONS)
     for form in ("dense list", "top-k", "choice", "long"):
         found = cael.evaluate(table.log, table.policy(specs[form]))
         agree({each.estimator: (each.value, each.error) for each in found}, truth, truth)
@@ -134,13 +134,14 @@ def test_the_logging_policy_in_the_same_forms(capsys, folder, written, form):
     pq.write_table(logs.long_table(logging), folder / "mu.parquet")
     pq.write_table(logs.long_table(np.log(logging), "score"), folder / "log_mu.parquet")
     spec = LOGGING[form].format(folder=folder)
-    found = numbers(evaluate(capsys, written["log.parquet"], "--policy", "dense:pi", "--logging", spec, "--no-learn"))
+    options = ("--policy", "dense:pi", "--logging", spec, "--actions", folder / "actions.csv", "--no-learn")
+    found = numbers(evaluate(capsys, written["log.parquet"], *options))
     whole = told(from_arrays(whole=form != "probability"))
     agree(found, whole, whole.keys() - {"Auto"})
 
 
 def test_a_complete_logging_policy_makes_mips_possible(capsys, written):
-    options = ("--policy", "dense:pi", "--logging", "dense:mu", "--estimators", "MIPS")
+    options = ("--policy", "dense:pi_*", "--logging", "dense:mu_*", "--estimators", "MIPS")
     # without action features the embedding is the action itself, and MIPS needs some
     assert "MIPS" in str(evaluate_error(capsys, written["log.parquet"], *options))
 
@@ -205,6 +206,11 @@ def test_python_objects(monkeypatch, folder, written, truth):
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(str(folder))
     table = cael.io.open_log(written["log.parquet"])
+    with pytest.raises(
+        cael.PolicyError, match="by position, and the actions are names, of which the log says no order"
+    ):
+        table.policy("python:my_models:function")
+    table = cael.io.open_log(written["log.parquet"], actions=logs.ACTIONS)
     batch = next(table.log.batches(width=5))
     assert table.policy("python:my_models:function").probabilities(batch)[0] == pytest.approx([0.2] * 5)
     assert table.policy("python:my_models:Holder.policy") == cael.Uniform(5)
@@ -271,7 +277,7 @@ def test_invalid_rows_are_dropped_on_request_only_and_reported(capsys, tmp_path,
     table.to_parquet(tmp_path / "log.parquet")
     with pytest.raises(cael.LogError, match=r"3 of 300 rows are invalid.*'action' is missing in 1 row \(row 11\)"):
         cael.read(tmp_path / "log.parquet")
-    document = evaluate(capsys, tmp_path / "log.parquet", "--policy", "dense:pi", "--drop-invalid")
+    document = evaluate(capsys, tmp_path / "log.parquet", "--policy", "dense:pi_*", "--drop-invalid")
     assert document["reading"]["rows"] == 297
     assert sum(each["rows"] for each in document["reading"]["dropped"]) == 3
     assert "3 of 300 rows were left out" in document["reading"]["warnings"][0]
@@ -287,7 +293,7 @@ def test_invalid_rows_are_dropped_on_request_only_and_reported(capsys, tmp_path,
 def test_dropping_keeps_every_form_of_a_policy_aligned(tmp_path, folder, specs):
     frame = logs.table().to_pandas()
     frame.loc[[0, 50, 299], "reward"] = np.nan
-    table = cael.io.open_log(frame, drop_invalid=True)
+    table = cael.io.open_log(frame, actions=logs.ACTIONS, drop_invalid=True)
     values = {form: cael.IPS().estimate(table.log, table.policy(spec)).value for form, spec in specs.items()}
     assert np.ptp(list(values.values())) < 1e-9
 

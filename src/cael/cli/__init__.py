@@ -1,7 +1,7 @@
 """The command line: parse, call public functions, print.
 
 Exit codes: 0 fine, 1 an error, 2 wrong usage, 3 the answer is not to be trusted, 4 worse than the logging policy
-(with --gate).
+(with --gate), 130 interrupted.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from cael.common.version import __version__
 from cael.io.specs import HELP
 
 POLICIES = f"Policies:\n{HELP}"
+
+INTERRUPTED = 130
 
 app = App(
     name="cael",
@@ -43,8 +45,13 @@ app.command(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command and exit with its code."""
+    from cael.common.visible import visible
+    from cael.common.whole import clean_when_ended, remove_leftovers
     from cael.errors import CaelError
 
+    clean_when_ended()
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a character that the terminal has not
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         app.config = config_of(words, app)
@@ -57,8 +64,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except MemoryError:
         print("error: there is not enough memory for this log. Read fewer columns, or fewer rows.", file=sys.stderr)
         sys.exit(1)
-    except (CaelError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+    except ArithmeticError as error:
+        print(f"error: a number overflowed ({error}). Divide rewards or scores by a constant.", file=sys.stderr)
         sys.exit(1)
+    except (CaelError, OSError) as error:
+        print(f"error: {visible(str(error))}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        remove_leftovers()
+        print("interrupted", file=sys.stderr)
+        sys.exit(INTERRUPTED)
     finally:
         app.config = ()

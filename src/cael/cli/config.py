@@ -22,7 +22,9 @@ def config_of(arguments: Sequence[str], app: App) -> tuple[Any, ...]:
         return ()
     from cyclopts.config import Dict
 
-    return (Dict(options(path, command, app), source=str(path), use_commands_as_keys=False, allow_unknown=True),)
+    return (
+        Dict(options(path, command, app, arguments), source=str(path), use_commands_as_keys=False, allow_unknown=True),
+    )
 
 
 def _named(arguments: Sequence[str]) -> Path | None:
@@ -33,8 +35,8 @@ def _named(arguments: Sequence[str]) -> Path | None:
     return None
 
 
-def options(path: Path, command: str, app: App) -> dict[str, Any]:
-    """The options of one command, checked: a key that no command knows is an error."""
+def options(path: Path, command: str, app: App, arguments: Sequence[str] = ()) -> dict[str, Any]:
+    """The options of one command, checked: a key that no command knows is an error. arguments: that win."""
     if not path.is_file():
         raise InputError(f"there is no file {path} (--config).")
     try:
@@ -54,8 +56,18 @@ def options(path: Path, command: str, app: App) -> dict[str, Any]:
             named[key] = _limits(path, value)
         else:
             named |= _table(path, key, value) if key == "columns" else {key: value}
+    if command in ("evaluate", "plan") and isinstance(named.get("policy"), list):
+        given = any(word.partition("=")[0] == "--policy" for word in arguments)
+        named |= _one_policy(path, named.pop("policy"), command, given=given)
     _known(path, named, app, commands)
-    return {key.replace("_", "-"): value for key, value in named.items()}
+    return {key.replace("_", "-"): _as_typed(value) for key, value in named.items()}
+
+
+def _as_typed(value: Any) -> Any:
+    """Numbers as they would be typed on the command line, so that 1.5 is refused where a whole number is meant."""
+    if isinstance(value, list):
+        return [_as_typed(each) for each in value]
+    return repr(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 def _table(path: Path, key: str, value: Any) -> dict[str, Any]:
@@ -89,7 +101,23 @@ def _policies(path: Path, value: Any) -> list[str]:
 
     texts = []
     for name, policy in _table(path, "policies", value).items():
+        if not isinstance(policy, str | dict):
+            raise InputError(
+                f"{path}: policies.{name} must be a table, or a text such as 'choice:best'; got {policy!r}."
+            )
         spec = parse(policy)
         options = [] if isinstance(spec, str) else [f",{option}={getattr(spec, option)}" for option in KINDS[spec.kind]]
         texts.append(f"{name}={spec}{''.join(options)}")
     return texts
+
+
+def _one_policy(path: Path, texts: list[str], command: str, *, given: bool) -> dict[str, str]:
+    """The one policy that a command takes, unless it is given on the command line."""
+    if given:
+        return {}
+    if len(texts) != 1:
+        names = ", ".join(text.partition("=")[0] for text in texts)
+        raise InputError(
+            f"{path}: {command} takes one policy, and there are {len(texts)}: {names}. Say which: --policy."
+        )
+    return {"policy": texts[0]}

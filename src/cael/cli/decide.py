@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from cael.cli.large import Large, open_large
-from cael.cli.options import Columns_, Flag, Judging, Log, Out, Policies, Printed, Reading, estimators_of, specs_of
+from cael.cli.options import (
+    Columns_,
+    Flag,
+    Judging,
+    Log,
+    MaybeWhole,
+    Out,
+    Policies,
+    Printed,
+    Reading,
+    estimators_of,
+    specs_of,
+)
 from cael.cli.output import Facts, save_report, show, writable
 
 if TYPE_CHECKING:
@@ -35,7 +47,7 @@ def evaluate(
     level: float = 0.95,
     learn: bool = True,
     budget: float | None = None,
-    windows: int | None = None,
+    windows: MaybeWhole = None,
     calibrate: Flag = False,
     gate: Flag = False,
     format: Printed = "table",

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from cael.cli.decide import exit_code
 from cael.cli.large import opened
-from cael.cli.options import Columns_, Judging, Log, Printed, Reading
+from cael.cli.options import Columns_, Judging, Log, MaybeWhole, Printed, Reading, Whole
 from cael.cli.output import facts_in_memory, show
 
 
@@ -20,7 +20,7 @@ def audit(
     reading: Reading | None = None,
     judging: Judging | None = None,
     p_value: float | None = None,
-    blocks: int = 10,
+    blocks: Whole = 10,
     format: Printed = "table",
 ) -> int:
     """Is this log what it says it is? Propensities against frequencies, drift, duplicates, support; no policy needed.
@@ -52,7 +52,7 @@ def plan(
     judging: Judging | None = None,
     level: float = 0.95,
     power: float = 0.8,
-    rows: int | None = None,
+    rows: MaybeWhole = None,
     exploration: Annotated[list[float] | None, Parameter(consume_multiple=True, negative=())] = None,
     format: Printed = "table",
 ) -> int:

@@ -132,10 +132,12 @@ def stored(file: File, columns: set[str]) -> float:
 
 def opened(source: Any, columns: Columns | None, reading: Reading, policies: Sequence[str] = ()) -> LogTable:
     """The log, read and checked, and the columns of these policies along with it."""
+    from cael.errors import positive_int
     from cael.io import open_log
     from cael.io.policy_columns import columns_named
     from cael.io.sources import open_source
 
+    positive_int("seed", reading.seed, least=0)
     if not str(source).endswith(".npz"):
         source = open_source(source)
         for spec in specs_in(policies, reading):

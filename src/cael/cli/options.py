@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from cyclopts import Parameter
 
@@ -15,6 +15,14 @@ if TYPE_CHECKING:
     from cael.estimators import Estimator
     from cael.judging.thresholds import Thresholds
 
+
+def _whole(_: Any, tokens: Sequence[Any]) -> int:
+    """A whole number; 1.5 is none."""
+    return int(tokens[0].value)
+
+
+Whole = Annotated[int, Parameter(converter=_whole)]
+MaybeWhole = Annotated[int | None, Parameter(converter=_whole)]
 Format: TypeAlias = Literal["table", "json", "markdown"]
 Log = Annotated[str, Parameter(help="A file (Parquet, CSV, Arrow, .npz), a folder of them, or a pattern in quotes.")]
 Columns_ = Annotated[Columns | None, Parameter(name="*", group="Columns", consume_multiple=True, negative=())]
@@ -31,7 +39,7 @@ class Reading:
 
     actions: str | None = None
     "A table of all actions: a column 'action', and columns of features."
-    n_actions: int | None = None
+    n_actions: MaybeWhole = None
     "The number of actions, where they are numbered 0 .. n-1 and the log need not hold all."
     logging: str | None = None
     "The logging policy, in any of the forms of a policy; 'estimate' estimates it, 'none' does without."
@@ -39,7 +47,7 @@ class Reading:
     "Leave out rows with missing or impossible values, and report them, instead of refusing the log."
     config: Path | None = None
     "A TOML file with options; those of the command line win."
-    seed: int = 0
+    seed: Whole = 0
     "Seed of everything random."
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from cael.cli.options import Format
+from cael.common.visible import visible
 from cael.errors import InputError
 from cael.io.roles import Columns
 
@@ -107,12 +109,26 @@ def show(
     if format == "json":
         reading = {} if facts is None else {"reading": facts.to_dict()}
         document = {"schema": f"cael.{kind}/{SCHEMA}", **reading, **(extra or {}), **result.to_dict(), **_plain(parts)}
-        print(json.dumps(document, indent=2, allow_nan=False))
+        try:
+            text = json.dumps(document, indent=2, allow_nan=False)
+        except ValueError as error:
+            raise InputError(f"a number of the result overflowed, so there is no JSON of it: {error}.") from None
+        printed(lambda: print(text))
         return
     headed = {f"{name}: {key}": each for name, part in parts.items() for key, each in _named(part).items()}
     results = {"": result, **{heading.removesuffix(": "): each for heading, each in headed.items()}}
     lines = [*after, *(() if facts is None else facts.lines())]
-    (_print_markdown if format == "markdown" else _print_tables)(results, lines)
+    write = _print_markdown if format == "markdown" else _print_tables
+    printed(lambda: write(results, lines))
+
+
+def printed(write: Callable[[], None]) -> None:
+    """Write to standard output; where nobody reads it any more, the command goes on to its report and its exit code."""
+    try:
+        write()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - what is still buffered has nowhere to go
 
 
 def _named(part: Any) -> Mapping[str, Any]:
@@ -136,15 +152,25 @@ def _print_markdown(results: Mapping[str, Any], lines: Sequence[str]) -> None:
 
 
 def _print_tables(results: Mapping[str, Any], lines: Sequence[str]) -> None:
-    from rich.console import Console
-
-    console = Console()
+    screen = console()
     for heading, result in results.items():
         if heading:
-            console.print(f"\n{heading}", style="bold", markup=False, highlight=False)
-        console.print(result)
+            screen.print(f"\n{visible(heading)}", style="bold", markup=False, highlight=False)
+        screen.print(result)
     for line in lines:
-        console.print(line, style="yellow" if line.startswith("!") else None, markup=False, highlight=False)
+        screen.print(visible(line), style="yellow" if line.startswith("!") else None, markup=False, highlight=False)
+
+
+def console() -> Any:
+    from rich.console import Console
+
+    class Piped(Console):
+        """A console that says when nobody reads it any more, in place of ending the process with its own code."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    return Piped()
 
 
 def writable(out: Path | None) -> None:
@@ -166,4 +192,4 @@ def save_report(out: Path, facts: Facts, policies: str, **parts: Any) -> None:
 
     title = f"Off-policy evaluation of {facts.source}"
     path = save(out, title=title, settings=facts.settings(policies), **parts)
-    print(f"wrote {path}", file=sys.stderr)
+    print(f"wrote {visible(str(path))}", file=sys.stderr)

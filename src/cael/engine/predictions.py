@@ -11,7 +11,8 @@ import numpy as np
 
 from cael.common.types import Floats, Ints
 from cael.errors import InputError
-from cael.io.encode import columns_of, matrix, told
+from cael.io import cells
+from cael.io.encode import Actions, by_suffix, columns_of, matrix, refuse_hidden_order, told
 from cael.io.sources import Source
 from cael.log.logged import FEW, chunks, row_numbers
 from cael.log.pieces import Piece, numbers_of
@@ -66,7 +67,7 @@ class All(Predictions):
 
     def terms(self, piece: Piece, policy: Policy) -> tuple[Floats, Floats]:
         assert piece.source is not None
-        table, _, flaws = matrix(piece.source, self.names, piece.read, categories=False)
+        table, _, flaws = matrix(piece.source, self.names, piece.read, categories=False, cast=cells.measured)
         _refuse(flaws, piece)
         if table.shape[1] != piece.n_actions:
             raise InputError(
@@ -199,11 +200,14 @@ def _refuse(flaws: list[Any], piece: Piece) -> None:
         raise InputError(f"predictions on {piece.source.name}: {told(flaws[0], piece.source)}. Correct them.")
 
 
-def predictions_of(text: str, source: Source) -> Predictions:
+def predictions_of(text: str, source: Source, actions: Actions) -> Predictions:
     """'LOGGED+TARGET' is a pair of columns of numbers; anything else the predictions for all actions."""
     names = columns_of(source, text, "predictions")
     if "*" not in text and len(names) == 2:
         return Pair(*names)
+    if "*" in text and "+" not in text:
+        return All(tuple(by_suffix(text, names, actions, f"predictions {text!r}")))
+    refuse_hidden_order(f"predictions {text!r}", actions)
     return All(tuple(names))
 
 

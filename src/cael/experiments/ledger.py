@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, final
 
+from cael.common.whole import whole_file
 from cael.errors import InputError
 from cael.experiments import trial
 from cael.experiments.spec import Spec
@@ -74,9 +75,8 @@ def append(path: Path, rows: list[dict[str, Any]]) -> None:
 
 def replace(path: Path, text: str) -> None:
     """Write the whole file or leave it as it was."""
-    part = path.with_suffix(".part")
-    part.write_text(text, "utf-8")
-    part.replace(path)
+    with whole_file(path) as file:
+        file.write(text.encode())
 
 
 def in_parallel(

@@ -14,7 +14,7 @@ from typing import Any, final
 import numpy as np
 
 from cael.common.types import Array, Floats, Ints
-from cael.errors import InputError
+from cael.errors import LARGEST, InputError
 from cael.io.kinds import is_list, is_number, is_text, is_view
 
 Mask = Array
@@ -73,10 +73,19 @@ def numbers(column: str, chunks: list[Any]) -> tuple[Floats, list[Flaw]]:
     return values, [*flaws(column, {"is missing": missing}), *wrong, *infinite]
 
 
+def measured(column: str, chunks: list[Any]) -> tuple[Floats, list[Flaw]]:
+    """As `numbers`, none of which is so large that its powers overflow."""
+    values, wrong = numbers(column, chunks)
+    large = np.isfinite(values) & (np.abs(values) > LARGEST)
+    return values, [*wrong, *flaws(column, {f"is beyond {LARGEST:g}, too large to be squared": large}, values)]
+
+
 def propensities(column: str, chunks: list[Any]) -> tuple[Floats, list[Flaw]]:
     """As `numbers`, in (0, 1]."""
     values, wrong = numbers(column, chunks)
-    return values, [*wrong, *flaws(column, {"is not above 0": values <= 0, "is above 1": values > 1}, values)]
+    small = (values > 0) & (values < 1 / LARGEST)
+    masks = {"is not above 0": values <= 0, "is above 1": values > 1, f"is below {1 / LARGEST:g}": small}
+    return values, [*wrong, *flaws(column, masks, values)]
 
 
 def _numbers(column: str, chunk: Any) -> tuple[Floats, Ints, str]:
@@ -100,7 +109,7 @@ def _text_numbers(chunk: Any) -> tuple[Floats, Ints, str]:
         if cell is None or not cell.strip() or cell.strip().lower() in ("nan", "na", "null", "none"):
             continue
         try:
-            values[at] = float(cell)
+            values[at] = float(cell if "_" not in cell else "")  # Python reads 1_0 as 10
         except ValueError:
             wrong.append(at)
     return values, np.array(wrong, dtype=np.intp), repr(cells[wrong[0]][:40]) if wrong else ""
@@ -116,13 +125,11 @@ def labels(column: str, chunks: list[Any]) -> tuple[Ints, list[Any], list[Flaw]]
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    ready = [_label_chunk(column, chunk) for chunk in chunks]
-    if len({chunk.type for chunk in ready}) > 1:
-        ready = [chunk.cast(pa.string()) for chunk in ready]
+    ready = _alike([_label_chunk(column, chunk) for chunk in chunks])
     whole = pa.chunked_array(ready) if ready else pa.chunked_array([pa.array([], pa.string())])
     encoded = pc.dictionary_encode(whole).combine_chunks()
     encoded = encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded
-    distinct = encoded.dictionary.to_pylist()
+    distinct = _whole(encoded.dictionary)
     order = sorted(range(len(distinct)), key=lambda at: distinct[at])
     place = np.empty(len(distinct) + 1, dtype=np.int32)  # half the memory; a table of 2^31 labels does not exist
     place[order] = np.arange(len(distinct))
@@ -131,31 +138,89 @@ def labels(column: str, chunks: list[Any]) -> tuple[Ints, list[Any], list[Flaw]]
     return codes, [distinct[at] for at in order], flaws(column, {"is missing": codes < 0})
 
 
+def _alike(chunks: list[Any]) -> list[Any]:
+    """Chunks of one type: whole numbers of any size, or text where one of them is."""
+    import pyarrow as pa
+
+    kinds = {chunk.type for chunk in chunks}
+    if len(kinds) < 2:
+        return chunks
+    if pa.string() not in kinds:
+        return [chunk.cast(pa.decimal256(76, 0)) for chunk in chunks]
+    texts = [[None if cell is None else str(cell) for cell in _whole(chunk)] for chunk in chunks]
+    return [pa.array(text, pa.string()) for text in texts]
+
+
+def _whole(chunk: Any) -> list[Any]:
+    """Text, or Python's whole numbers."""
+    import pyarrow.types as t
+
+    cells = chunk.to_pylist()
+    return [None if cell is None else int(cell) for cell in cells] if t.is_decimal(chunk.type) else cells
+
+
 def _label_chunk(column: str, chunk: Any) -> Any:
-    """int64 or text, with null for an empty text."""
+    """int64, wider whole numbers as decimals, or text, with null for an empty text."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.types as t
 
     chunk = plain(chunk)
     if t.is_binary(chunk.type) or t.is_large_binary(chunk.type):
-        raise InputError(f"column {column!r} is no UTF-8 text. Save the file as UTF-8.")
+        raise InputError(f"column {column!r} is not valid UTF-8. Save the file as UTF-8.")
     if is_text(chunk.type):
         return pc.if_else(pc.equal(chunk, ""), None, chunk)
-    if t.is_floating(chunk.type) or t.is_decimal(chunk.type):
-        values = chunk.cast(pa.float64())
-        broken = pc.fill_null(pc.and_(pc.is_finite(values), pc.not_equal(pc.floor(values), values)), False)
-        if pc.any(broken).as_py():
-            raise InputError(
-                f"column {column!r} must hold whole numbers or text; it holds {chunk.type}, for example "
-                f"{values.filter(broken)[0].as_py()}. Name another column, or convert this one."
-            )
-        return pc.if_else(pc.is_finite(values), values, None).cast(pa.int64())
+    if t.is_floating(chunk.type):
+        return _whole_floats(column, chunk)
+    if t.is_decimal(chunk.type):
+        return _whole_decimals(column, chunk)
+    if t.is_uint64(chunk.type) and (pc.max(chunk).as_py() or 0) >= 2**63:
+        return chunk.cast(pa.decimal128(20, 0))
     if t.is_integer(chunk.type) or t.is_boolean(chunk.type):
         return chunk.cast(pa.int64())
     if t.is_temporal(chunk.type):
         return chunk.cast(pa.string())
     raise InputError(f"column {column!r} must hold whole numbers or text; it holds {chunk.type}.")
+
+
+def _whole_floats(column: str, chunk: Any) -> Any:
+    """Floating point numbers as int64; infinite ones and NaN are missing."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    exact = {16: 2**11, 32: 2**24}.get(chunk.type.bit_width, 2**53)
+    values = chunk.cast(pa.float64())
+    broken = pc.and_(pc.is_finite(values), pc.not_equal(pc.floor(values), values)).fill_null(False)
+    if pc.any(broken).as_py():
+        raise _no_label(column, chunk.type, values.filter(broken)[0].as_py())
+    values = pc.if_else(pc.is_finite(values), values, None)
+    large = pc.greater(pc.abs(values), exact).fill_null(False)
+    if pc.any(large).as_py():
+        raise InputError(
+            f"column {column!r} holds labels as {chunk.type}, which cannot tell whole numbers above {exact:,} apart, "
+            f"for example {values.filter(large)[0].as_py():.0f}. Write it as whole numbers or as text."
+        )
+    return values.cast(pa.int64())
+
+
+def _whole_decimals(column: str, chunk: Any) -> Any:
+    """Decimals without a fraction, as int64 where they fit."""
+    import pyarrow as pa
+
+    cells = chunk.to_pylist()
+    broken = [cell for cell in cells if cell is not None and cell != cell.to_integral_value()]
+    if broken:
+        raise _no_label(column, chunk.type, broken[0])
+    numbers = [None if cell is None else int(cell) for cell in cells]
+    small = all(number is None or -(2**63) <= number < 2**63 for number in numbers)
+    return pa.array(numbers, pa.int64()) if small else pa.array(numbers, pa.decimal256(76, 0))
+
+
+def _no_label(column: str, kind: Any, example: Any) -> InputError:
+    return InputError(
+        f"column {column!r} must hold whole numbers or text; it holds {kind}, for example {example}. Name another "
+        "column, or convert this one."
+    )
 
 
 def times(column: str, chunks: list[Any]) -> tuple[Array, list[Flaw]]:
@@ -226,16 +291,17 @@ def _lengths(chunk: Any) -> Ints:
 
 
 def _json_lists(column: str, chunk: Any) -> Any:
+    """Text as lists, each cell by itself: damage in one never moves another."""
     import pyarrow as pa
 
-    cells = [cell if cell and cell.strip() else "null" for cell in plain(chunk).to_pylist()]
+    cells = plain(chunk).to_pylist()
     try:
-        parsed = pa.array(json.loads(f"[{','.join(cells)}]"))
-    except (ValueError, pa.ArrowException):
+        parsed = pa.array([json.loads(cell) if cell and cell.strip() else None for cell in cells])
+    except (ValueError, TypeError, OverflowError, RecursionError, pa.ArrowException):
         parsed = None
     if parsed is not None and parsed.null_count == len(parsed):
         return pa.nulls(len(parsed), pa.list_(pa.float64()))
-    if parsed is None or not is_list(parsed.type) or len(parsed) != len(cells):
+    if parsed is None or not is_list(parsed.type):
         raise InputError(
             f'column {column!r} must hold lists; in a text file these are written [0.1, 0.9] or ["a", "b"]; '
             f"got {_first_not_list(cells)}."
@@ -243,11 +309,13 @@ def _json_lists(column: str, chunk: Any) -> Any:
     return parsed
 
 
-def _first_not_list(cells: list[str]) -> str:
+def _first_not_list(cells: list[str | None]) -> str:
     for row, cell in enumerate(cells):
+        if not cell or not cell.strip():
+            continue
         try:
             value = json.loads(cell)
-        except ValueError:
+        except (ValueError, RecursionError):
             return f"{cell[:40]!r} (row {row})"
         if value is not None and not isinstance(value, list):
             return f"{cell[:40]!r} (row {row})"

@@ -7,10 +7,12 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+from cael.common.whole import LEFTOVERS
 from cael.errors import InputError
 
 SMALL = 2**24
@@ -20,6 +22,25 @@ BLOCK = 2**20
 CONVERSION = re.compile(r"^In CSV column #(\d+): .*CSV conversion error", re.DOTALL)
 
 
+WHOLE = "^(0|-?[1-9][0-9]*)$"
+"""A whole number as it is printed: of two different texts no two are the same number."""
+MISSING = (
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "N/A", "NA", "NULL",
+    "NaN", "n/a", "nan", "null",
+)  # fmt: skip
+"""What Arrow takes for a missing cell in a column that is not text."""
+
+
+@final
+@dataclass(frozen=True)
+class Written:
+    """The type of a column of labels that is not text: the cells as they are written, or whole numbers.
+
+    whole: all of its first block are whole numbers as they are printed, so all others must be."""
+
+    whole: bool
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Copy:
@@ -27,19 +48,32 @@ class Copy:
 
     content: Any
 
-    def reader(self) -> Any:
-        """Its batches can be read one by one, and only the columns that are looked at take memory."""
-        import pyarrow as pa
-
-        return pa.ipc.open_file(pa.memory_map(str(self.content)) if isinstance(self.content, Path) else self.content)
-
     @property
     def schema(self) -> Any:
-        return self.reader().schema
+        with self._opened(None) as file:
+            return file.schema
 
-    def batches(self) -> Iterator[Any]:
-        file = self.reader()
-        yield from map(file.get_batch, range(file.num_record_batches))
+    def batches(self, columns: list[str] | None) -> Iterator[Any]:
+        """Its batches, one by one, of these columns. The file is read and not mapped: one that is cut off while it is
+        mapped ends the process."""
+        with self._opened(columns) as file:
+            for number in range(file.num_record_batches):
+                batch = file.get_batch(number)
+                yield batch if columns is None else batch.select(columns)
+
+    @contextmanager
+    def _opened(self, columns: list[str] | None) -> Iterator[Any]:
+        import pyarrow as pa
+
+        with (
+            pa.OSFile(str(self.content)) if isinstance(self.content, Path) else pa.BufferReader(self.content) as content
+        ):
+            file = pa.ipc.open_file(content)
+            if columns is not None:
+                content.seek(0)
+                places = [file.schema.get_field_index(name) for name in columns]
+                file = pa.ipc.open_file(content, options=pa.ipc.IpcReadOptions(included_fields=places))
+            yield file
 
 
 def copied(path: Path, small: int = SMALL, block: int = BLOCK) -> Copy:
@@ -67,16 +101,80 @@ def copied(path: Path, small: int = SMALL, block: int = BLOCK) -> Copy:
                 raise
 
 
-def open_csv(path: Path, types: dict[str, Any], block: int = BLOCK, *, threads: bool = False) -> Any:
-    """A reader of the file, block by block; columns without a type get that of the first block."""
+def open_csv(
+    path: Path, types: dict[str, Any], block: int = BLOCK, *, threads: bool = False, columns: list[str] | None = None
+) -> Any:
+    """A reader of the file, or of some columns, block by block; those without a type get that of the first block."""
+    import pyarrow as pa
     from pyarrow import csv
 
+    with path.open("rb") as content:
+        if content.read(2) in (b"\xff\xfe", b"\xfe\xff"):
+            raise InputError(f"{path} is UTF-16 text: expected UTF-8. Save the file as UTF-8.")
     tab = path.name.lower().endswith((".tsv", ".tsv.gz"))
     return csv.open_csv(
         path,
         csv.ReadOptions(use_threads=threads, block_size=block),
         csv.ParseOptions(delimiter="\t" if tab else ",", newlines_in_values=True),
-        csv.ConvertOptions(quoted_strings_can_be_null=False, column_types=types),
+        csv.ConvertOptions(
+            quoted_strings_can_be_null=False, include_columns=columns,
+            column_types={name: pa.string() if isinstance(kind, Written) else kind for name, kind in types.items()},
+        ),
+    )  # fmt: skip
+
+
+def as_written(path: Path, column: str) -> Any:
+    """The text of a column of a file, a chunked array; missing where a number would be."""
+    import pyarrow as pa
+
+    with open_csv(path, {column: pa.string()}, columns=[column]) as reader:
+        return _present(reader.read_all().column(0))
+
+
+def whole(cells: Any) -> Any | None:
+    """Text as int64, where all cells are whole numbers as they are printed; else None."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        return cells.cast(pa.int64()) if pc.all(pc.match_substring_regex(cells, WHOLE)).as_py() is not False else None
+    except pa.ArrowInvalid:  # more than 63 bits
+        return None
+
+
+def labelled(blocks: Any, types: dict[str, Any]) -> Iterator[Any]:
+    """Record batches with their columns of labels as `types` says, in place of text."""
+    kinds = {name: kind for name, kind in types.items() if isinstance(kind, Written)}
+    first = 0
+    for block in blocks:
+        for name in kinds.keys() & set(block.schema.names):
+            at = block.schema.get_field_index(name)
+            cells = _present(block.column(at))
+            block = block.set_column(at, name, _all_whole(name, cells, first) if kinds[name].whole else cells)
+        first += block.num_rows
+        yield block
+
+
+def _present(cells: Any) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    missing = pc.is_in(cells, value_set=pa.array(MISSING))
+    return pc.if_else(missing, pa.scalar(None, pa.string()), cells) if pc.any(missing).as_py() else cells
+
+
+def _all_whole(column: str, cells: Any, first: int) -> Any:
+    import pyarrow.compute as pc
+
+    numbers = whole(cells)
+    if numbers is not None:
+        return numbers
+    strange = pc.invert(pc.match_substring_regex(cells, WHOLE)).fill_null(False)
+    row = max(0, pc.index(strange, True).as_py())
+    raise InputError(
+        f"column {column!r} holds whole numbers in its first rows, and {cells[row].as_py()!r} in row {first + row}, "
+        "which is not written as one. A streamed log cannot go back: write it as Parquet with this column as text, or "
+        "read it whole (cael.read)."
     )
 
 
@@ -102,17 +200,23 @@ def _written(reader: Any, path: Path, in_memory: bool) -> Copy:
                 writer.write_batch(batch)
         return Copy(sink.getvalue())
     folder = _asked(path, lambda: Path(tempfile.mkdtemp(prefix="cael-")))
+    LEFTOVERS.add(folder)
     try:
         writer = _asked(path, lambda: pa.ipc.new_file(str(folder / "log.arrow"), reader.schema))
         for batch in reader:
             _asked(path, lambda batch=batch: writer.write_batch(batch))
         _asked(path, writer.close)
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
         raise
     copy = Copy(folder / "log.arrow")
-    weakref.finalize(copy, shutil.rmtree, folder, True)
+    weakref.finalize(copy, _remove, folder)
     return copy
+
+
+def _remove(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    LEFTOVERS.discard(folder)
 
 
 def _asked(path: Path, write: Any) -> Any:

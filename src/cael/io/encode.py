@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 
 from cael.common.types import Array, Floats, Ints
-from cael.errors import InputError, positive_int
+from cael.errors import InputError, PolicyError, positive_int
 from cael.io import cells
 from cael.io.cells import Flaw
 from cael.io.kinds import is_list, is_text
 from cael.io.roles import CONVENTIONS, conventional, matching
 from cael.io.sources import Source, open_source
+
+Cast: TypeAlias = Callable[[str, list[Any]], tuple[Floats, list[Flaw]]]
 
 MAX_CATEGORIES = 100
 """A column of text with more different values than this is not made into as many columns of 0 and 1."""
@@ -57,7 +59,7 @@ def read_actions(
     source: Source, column: str, table: Any, n_actions: int | None
 ) -> tuple[Ints, Actions, list[Flaw], list[str]]:
     """Action numbers (n,), the actions, the flaws, and what to tell the user."""
-    codes, distinct, flaws = cells.labels(column, source.chunks(column))
+    codes, distinct, flaws = cells.labels(column, source.labels(column))
     if not distinct:
         raise InputError(f"column {column!r} of {source.name} holds no action: {len(codes)} rows, all missing.")
     actions, notes = from_log(column, distinct, n_actions) if table is None else action_table(table, n_actions)
@@ -112,7 +114,7 @@ def action_table(source: Any, n_actions: int | None) -> tuple[Actions, list[str]
             f"{', '.join(map(repr, table.names))}."
         )
     table.load(table.names)
-    codes, distinct, missing = cells.labels(column, table.chunks(column))
+    codes, distinct, missing = cells.labels(column, table.labels(column))
     if missing:
         raise InputError(f"{name}: column {column!r} is missing in {table.places(missing[0].rows)}.")
     if len(codes) == 0:
@@ -127,7 +129,7 @@ def action_table(source: Any, n_actions: int | None) -> tuple[Actions, list[str]
     if n_actions is not None and n_actions != len(labels):
         raise InputError(f"n_actions is {n_actions}, but {name} lists {len(labels)}.")
     others = [other for other in table.names if other != column]
-    features, notes, wrong = matrix(table, others, len(labels))
+    features, notes, wrong = matrix(table, others, len(labels), cast=cells.measured)
     if wrong:
         raise InputError(f"{name}: {told(wrong[0], table)}.")
     return Actions(tuple(labels[at] for at in order), features[order] if others else None, table.name), notes
@@ -141,9 +143,10 @@ def told(flaw: Flaw, source: Source) -> str:
 
 
 def matrix(
-    source: Source, columns: Sequence[str], n: int, *, categories: bool = True
+    source: Source, columns: Sequence[str], n: int, *, categories: bool = True, cast: Cast = cells.numbers
 ) -> tuple[Floats, list[str], list[Flaw]]:
-    """(n, d) numbers from columns of numbers, of text (0/1 for each value, if allowed) and of lists; notes; flaws."""
+    """(n, d) numbers from columns of numbers, of text (0/1 for each value, if allowed) and of lists; notes; flaws.
+    cast: what makes a column numbers."""
     blocks: list[Array] = []
     notes: list[str] = []
     wrong: list[Flaw] = []
@@ -151,12 +154,12 @@ def matrix(
     for name in columns:
         chunks, kind = source.chunks(name), source.type_of(name)
         if is_list(kind) or (is_text(kind) and _looks_like_lists(chunks)):
-            block, flawed = _list_block(name, chunks)
+            block, flawed = _list_block(name, chunks, cast)
         elif is_text(kind) and categories:
             block, flawed, note = _one_hot(name, chunks)
             notes += note
         else:
-            values, flawed = cells.numbers(name, chunks)
+            values, flawed = cast(name, chunks)
             block = values[:, None]
         blocks.append(block)
         wrong += flawed
@@ -170,8 +173,8 @@ def _looks_like_lists(chunks: list[Any]) -> bool:
     return str(cell).strip().startswith("[")
 
 
-def _list_block(name: str, chunks: list[Any]) -> tuple[Floats, list[Flaw]]:
-    lengths, (entries,), wrong = cells.lists(name, chunks, cells.numbers)
+def _list_block(name: str, chunks: list[Any], cast: Cast) -> tuple[Floats, list[Flaw]]:
+    lengths, (entries,), wrong = cells.lists(name, chunks, cast)
     if len(lengths) == 0:
         return np.empty((0, 0)), wrong
     width = int(np.bincount(np.maximum(lengths, 0)).argmax())
@@ -204,6 +207,32 @@ def _one_hot(name: str, chunks: list[Any]) -> tuple[Floats, list[Flaw], list[str
 def columns_of(source: Source, names: str, what: str) -> list[str]:
     """The columns that 'a', 'pi_*' or 'a+b+c' means."""
     return [column for each in names.split("+") for column in matching(source, each.strip(), what)]
+
+
+def by_suffix(pattern: str, names: Sequence[str], actions: Actions, what: str) -> list[str]:
+    """The columns in the order of the actions, whose labels stand where the pattern has its star."""
+    before, _, after = pattern.partition("*")
+    by_label = {name[len(before) : len(name) - len(after)]: name for name in names}
+    labels = [str(label) for label in actions.labels]
+    missing = [label for label in labels if label not in by_label]
+    extra = [by_label[label] for label in by_label if label not in set(labels)]
+    if missing or extra:
+        wrong = f"there is no column {before}{missing[0]}{after}" if missing else f"{extra[0]} is not an action"
+        raise PolicyError(
+            f"{what}: {wrong}; there must be one column for each of {actions.shown()}. An action table "
+            "(--actions) or --n-actions lists actions that the log does not hold."
+        )
+    return [by_label[label] for label in labels]
+
+
+def refuse_hidden_order(what: str, actions: Actions) -> None:
+    """Refuse numbers by position where nobody said in which order the actions are: names that the log has."""
+    if actions.source == "the log" and isinstance(actions.labels[0], str):
+        raise PolicyError(
+            f"{what} gives one number for each action by position, and the actions are names, of which the log says no "
+            f"order: {actions.shown()}. Give an action table (actions=, --actions), which lists them in that order, or "
+            "one column for each action, named by it, as in dense:pi_*."
+        )
 
 
 def padded(lengths: Ints, entries: Array, filler: float) -> Array:

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 from cael.errors import InputError
-from cael.io.csv_files import Copy, copied, open_csv
-from cael.io.kinds import kind_of
+from cael.io.csv_files import Copy, Written, as_written, copied, labelled, open_csv, whole
+from cael.io.kinds import is_text, kind_of
 
 BATCH_ROWS = 2**16
 CSV_BLOCK = 4 * 2**20
@@ -25,6 +25,9 @@ FORMATS = {
     "arrow": (".arrow", ".feather", ".ipc", ".arrows"),
 }
 """The formats and the endings that mean them."""
+
+Stamp: TypeAlias = tuple[int, int, int]
+"""Size, time of modification in nanoseconds, and identity of a file (0: not compared)."""
 
 ENDINGS = tuple(ending for endings in FORMATS.values() for ending in endings)
 
@@ -42,34 +45,56 @@ def format_of(name: str) -> str | None:
 class File:
     """One file. parts: columns that its folder names give it, as in `day=2026-01-31/part.parquet`.
 
-    copy: its content as Arrow, where it had to be read whole to know the types of the columns (CSV).
+    copy: its content as Arrow, where it had to be read whole to know the types of the columns (CSV). stamp: its size,
+    time of modification and identity when it was found; what is read later must have the same.
     """
 
     path: Path
     format: str
     parts: tuple[tuple[str, str], ...] = ()
     copy: Copy | None = None
+    stamp: Stamp | None = None
 
     def opened(self) -> File:
         """The file, with a copy of its content where it must be read whole."""
         if self.format != "csv" or self.copy is not None:
             return self
-        with readable(self.path):
+        with self.watched():
             return replace(self, copy=copied(self.path))
+
+    def anywhere(self) -> File:
+        """The file as another machine sees it, whose file system may number it otherwise."""
+        return self if self.stamp is None else replace(self, stamp=(*self.stamp[:2], 0))
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Reading, from start to end, of the content that the file had when it was found; or an error."""
+        try:
+            self._refuse_change()
+            with readable(self.path):
+                yield
+        except InputError:
+            self._refuse_change()
+            raise
+        self._refuse_change()
+
+    def _refuse_change(self) -> None:
+        if self.stamp is not None and stamp_of(self.path, self.stamp[2] != 0) != self.stamp:
+            raise self.changed()
 
     @cached_property
     def footer(self) -> Any:
         """What the end of a Parquet file says of its columns and row groups."""
         import pyarrow.parquet as pq
 
-        with readable(self.path):
+        with self.watched():
             return pq.read_metadata(self.path)
 
     def schema(self) -> Any:
         """Names and types of the columns; of a CSV file without a copy as its first block shows them."""
         import pyarrow as pa
 
-        with readable(self.path):
+        with self.watched():
             if self.format == "parquet":
                 schema = self.footer.schema.to_arrow_schema()
             else:
@@ -89,7 +114,7 @@ class File:
         parts = dict(self.parts)
         stored = [name for name in columns if name not in parts] or None
         trusted: bool | None = None
-        with readable(self.path):
+        with readable(self.path) if self.copy is not None else self.watched():
             for batch in self._stored(stored, size, groups, types or {}, threads):
                 if trusted is None:
                     trusted = self.format != "arrow" and all(kind_of(each) == "number" for each in batch.schema.types)
@@ -97,32 +122,50 @@ class File:
                     batch.validate(full=True)  # text must be UTF-8; wrong offsets would end the process
                 yield _with_parts(batch, columns, parts)
 
+    def labels(self, column: str) -> list[Any]:
+        """A column of labels. In a CSV file that was copied, one whose type is not text is read again as it is written,
+        and is whole numbers only where all of its cells are written as such."""
+        if self.copy is None or column in dict(self.parts) or is_text(self.copy.schema.field(column).type):
+            return [batch.column(0) for batch in self.batches([column])]
+        with self.watched():
+            text = as_written(self.path, column)
+        numbers = whole(text)
+        return list((text if numbers is None else numbers).chunks)
+
+    def exact(self, columns: Sequence[str]) -> set[str]:
+        """Those of the columns of a CSV file whose cells, in its first block, are all written as whole numbers."""
+        types = dict.fromkeys(columns, Written(False))
+        block = next(self.batches(columns, types=types), None) if columns else None
+        return set() if block is None else {name for name in columns if whole(block.column(name)) is not None}
+
     def _stored(
         self, columns: list[str] | None, size: int, groups: Sequence[int] | None, types: dict[str, Any], threads: bool
     ) -> Iterator[Any]:
         if self.format == "parquet":
             import pyarrow.parquet as pq
 
-            with pq.ParquetFile(self.path, buffer_size=PARQUET_BUFFER, pre_buffer=False) as file:
+            with pq.ParquetFile(
+                self.path, buffer_size=PARQUET_BUFFER, pre_buffer=False, page_checksum_verification=True
+            ) as file:
                 if groups and groups[-1] >= file.num_row_groups:
                     raise self.changed()
                 yield from file.iter_batches(size, row_groups=groups, columns=columns, use_threads=threads)
             return
-        with self._blocks(types) as (_, blocks):
+        with self._blocks(types, columns) as (_, blocks):
             for block in blocks:
                 block = block if columns is None else block.select(columns)
                 yield from (block.slice(at, size) for at in range(0, block.num_rows, size))
 
     @contextmanager
-    def _blocks(self, types: dict[str, Any]) -> Iterator[tuple[Any, Iterable[Any]]]:
+    def _blocks(self, types: dict[str, Any], columns: list[str] | None = None) -> Iterator[tuple[Any, Iterable[Any]]]:
         """The schema and the record batches of a CSV or Arrow file; it is read and not mapped."""
         import pyarrow as pa
 
         if self.copy is not None:
-            yield self.copy.schema, self.copy.batches()
+            yield self.copy.schema, self.copy.batches(columns)
         elif self.format == "csv":
             with open_csv(self.path, types, CSV_BLOCK) as reader:
-                yield reader.schema, reader
+                yield reader.schema, labelled(reader, types)
         else:
             with pa.OSFile(str(self.path)) as content:
                 try:
@@ -146,6 +189,13 @@ def _with_parts(batch: Any, columns: Sequence[str], parts: dict[str, str]) -> An
     return pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
 
+def stamp_of(path: Path, identity: bool = True) -> Stamp:
+    """Size, time of modification and, where it is asked for, identity of a file."""
+    with readable(path):
+        status = path.stat()
+    return status.st_size, status.st_mtime_ns, status.st_ino if identity else 0
+
+
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
     """Turns what the file library raises into one sentence that names the file."""
@@ -158,9 +208,11 @@ def readable(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise InputError(f"{path} is gone: it was there when the log was opened.") from None
     except UnicodeDecodeError:
-        raise InputError(f"{path}: the names of the columns are no UTF-8 text. Save the file as UTF-8.") from None
+        raise InputError(f"{path}: the names of the columns are not valid UTF-8. Save the file as UTF-8.") from None
     except (pa.ArrowException, OSError) as error:
         reason = " ".join(str(error).split())[:300].rstrip(".")
+        if "invalid UTF8" in reason:
+            raise InputError(f"{path} is not valid UTF-8 text: {reason}. Save the file as UTF-8.") from None
         raise InputError(
             f"{path} cannot be read: {reason}. The file is broken or incomplete, or its ending does not say what it "
             "is; write it again."
@@ -197,10 +249,11 @@ def _file(path: Path, root: Path) -> File:
     kind = format_of(path.name)
     if kind is None:
         raise InputError(f"{path}: the ending of the file name must be one of {', '.join(ENDINGS)}, or .npz.")
-    if path.stat().st_size == 0:
+    stamp = stamp_of(path)
+    if stamp[0] == 0:
         raise InputError(f"{path} is empty (0 bytes): expected a table with at least 2 rows.")
     pairs = [part.split("=", 1) for part in path.relative_to(root).parts[:-1] if "=" in part]
-    return File(path, kind, tuple((name, value) for name, value in pairs))
+    return File(path, kind, tuple((name, value) for name, value in pairs), stamp=stamp)
 
 
 def _alike(files: list[File], text: str) -> tuple[File, ...]:

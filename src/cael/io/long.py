@@ -55,7 +55,7 @@ def _one_of(table: Source, names: tuple[str, ...], what: str, spec: PolicySpec) 
 
 
 def _actions_of(table: Source, column: str, actions: Actions, spec: PolicySpec) -> Ints:
-    numbers, wrong = action_numbers(column, table.chunks(column), actions)
+    numbers, wrong = action_numbers(column, table.labels(column), actions)
     if wrong:
         raise PolicyError(
             f"policy '{spec}': {told(wrong[0], table)}. An action table (--actions) or --n-actions lists actions "
@@ -83,12 +83,12 @@ def _context_free(spec: PolicySpec, numbers: Ints, values: Floats, actions: Acti
 
 def _rows_in_log(spec: PolicySpec, log: Source, id_column: str, table: Source, own_id: str, kept: Ints | None) -> Ints:
     """For each row of the table, the row of the log with its decision id (-1: not in the log)."""
-    codes, distinct, _ = cells.labels(id_column, log.chunks(id_column))
+    codes, distinct, _ = cells.labels(id_column, log.labels(id_column))
     if kept is not None:
         codes = codes[kept]
     row_of = np.full(len(distinct) + 1, -1, dtype=np.intp)
     row_of[codes] = np.arange(len(codes))
-    listed_codes, ids, wrong = cells.labels(own_id, table.chunks(own_id))
+    listed_codes, ids, wrong = cells.labels(own_id, table.labels(own_id))
     if wrong:
         raise PolicyError(f"policy '{spec}': {told(wrong[0], table)}.")
     if distinct and ids and type(distinct[0]) is not type(ids[0]):

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from cael.common.types import Array
-from cael.errors import InputError, LogError, PolicyError
+from cael.common.whole import whole_file
+from cael.errors import CaelError, InputError, LogError, PolicyError
 from cael.log.eligible import Eligible
 from cael.log.logged import LoggedData
 from cael.policies.policy import LoggedOnly, Policy, Tabular, probabilities
@@ -33,7 +33,8 @@ def save_log(path: Path | str, log: LoggedData, *, target: Policy | None = None)
     if log.eligible is not None:
         sets = log.eligible.sets
         arrays |= dict(zip(ELIGIBLE, (sets.starts, sets.actions, log.eligible.codes), strict=True))
-    np.savez_compressed(path, **{name: array for name, array in arrays.items() if array is not None})
+    with whole_file(path) as file:
+        np.savez_compressed(file, **{name: array for name, array in arrays.items() if array is not None})
 
 
 def _table(policy: Policy, log: LoggedData) -> Array:
@@ -85,14 +86,18 @@ def load_policy(name: str, log_path: Path | str) -> Policy:
 
 
 def _array(path: Path) -> Array:
-    with _loading(path, "an .npy file of a plain array"):
-        return np.load(path, allow_pickle=False)
+    with _loading(path, "an .npy file of a plain array"), path.open("rb") as content:
+        return np.load(content, allow_pickle=False)
 
 
 def _arrays(path: Path) -> dict[str, Array]:
     if path.suffix != ".npz":
         raise InputError(f"expected an .npz file; got {path.name!r}.")
-    with _loading(path, "an .npz file of plain arrays"), np.load(path, allow_pickle=False) as file:
+    with (
+        _loading(path, "an .npz file of plain arrays"),
+        path.open("rb") as content,
+        np.load(content, allow_pickle=False) as file,
+    ):
         return {name: file[name] for name in file.files}
 
 
@@ -102,5 +107,7 @@ def _loading(path: Path, what: str) -> Iterator[None]:
         raise InputError(f"there is no file {path}.")
     try:
         yield
-    except (ValueError, AttributeError, TypeError, EOFError, BadZipFile) as error:
+    except Exception as error:  # zipfile, zlib and numpy each have their own
+        if isinstance(error, MemoryError | CaelError):
+            raise
         raise InputError(f"{path} is not {what}: {error}") from None

@@ -12,7 +12,7 @@ import numpy as np
 
 from cael.common.types import Array, Floats
 from cael.errors import PolicyError
-from cael.io.encode import Actions
+from cael.io.encode import Actions, refuse_hidden_order
 from cael.policies.policy import FromModel, Policy
 
 
@@ -28,7 +28,7 @@ def load_object(name: str, actions: Actions) -> Policy:
         sys.path.insert(0, here)
     try:
         subject: Any = importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PolicyError(f"policy 'python:{name}': importing {module_name} failed: {_reason(error)}.") from None
     for part in path.split("."):
         if not hasattr(subject, part):
@@ -48,6 +48,7 @@ def as_policy_object(subject: Any, name: str, actions: Actions) -> Policy:
             "predict_proba, or a cael policy."
         )
     if not hasattr(subject, "predict_proba"):
+        refuse_hidden_order(f"policy {name!r}", actions)
         return FromModel(_Called(subject, name))
     if not hasattr(subject, "classes_"):
         raise PolicyError(f"policy {name!r} has predict_proba but no classes_: is the model trained?")
@@ -85,7 +86,7 @@ class _Called:
     def __call__(self, contexts: Floats) -> Array:
         try:
             return np.asarray(self.function(contexts), dtype=np.float64)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise PolicyError(
                 f"policy {self.name!r} failed on contexts of shape {contexts.shape}: {_reason(error)}."
             ) from error

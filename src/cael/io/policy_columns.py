@@ -13,7 +13,16 @@ from cael.common.types import Array, Floats, Ints
 from cael.errors import InputError, PolicyError
 from cael.io import cells
 from cael.io.cells import Flaw
-from cael.io.encode import Actions, action_numbers, columns_of, matrix, padded, told
+from cael.io.encode import (
+    Actions,
+    action_numbers,
+    by_suffix,
+    columns_of,
+    matrix,
+    padded,
+    refuse_hidden_order,
+    told,
+)
 from cael.io.files import format_of
 from cael.io.kinds import is_list, is_text
 from cael.io.long import long_policy
@@ -120,7 +129,9 @@ def _table_of(spec: PolicySpec, rows: Rows) -> Floats:
     """(n, k) numbers from a column of lists or from k columns."""
     names, k = columns_of(rows.source, spec.what, f"policy '{spec}'"), len(rows.actions)
     if "*" in spec.what and "+" not in spec.what:
-        names = _by_suffix(spec, names, rows.actions)
+        names = by_suffix(spec.what, names, rows.actions, f"policy '{spec}'")
+    else:
+        refuse_hidden_order(f"policy '{spec}'", rows.actions)
     table, _, wrong = matrix(rows.source, names, 0, categories=False)
     rows.refuse(str(spec), wrong)
     if table.shape[1] != k:
@@ -133,24 +144,8 @@ def _table_of(spec: PolicySpec, rows: Rows) -> Floats:
     return rows.only(table)
 
 
-def _by_suffix(spec: PolicySpec, names: list[str], actions: Actions) -> list[str]:
-    """The columns in the order of the actions, whose labels stand where the pattern has its star."""
-    before, _, after = spec.what.partition("*")
-    by_label = {name[len(before) : len(name) - len(after)]: name for name in names}
-    labels = [str(label) for label in actions.labels]
-    missing = [label for label in labels if label not in by_label]
-    extra = [by_label[label] for label in by_label if label not in set(labels)]
-    if missing or extra:
-        what = f"there is no column {before}{missing[0]}{after}" if missing else f"{extra[0]} is not an action"
-        raise PolicyError(
-            f"policy '{spec}': {what}; there must be one column for each of {actions.shown()}. An action table "
-            "(--actions) or --n-actions lists actions that the log does not hold."
-        )
-    return [by_label[label] for label in labels]
-
-
 def _choice(spec: PolicySpec, rows: Rows) -> Policy:
-    chosen, wrong = action_numbers(spec.what, _chunks(rows, spec.what), rows.actions)
+    chosen, wrong = action_numbers(spec.what, _labels(rows, spec.what), rows.actions)
     rows.refuse(str(spec), wrong)
     k = len(rows.actions)
     if not 0 <= spec.epsilon <= 1:
@@ -185,6 +180,11 @@ def _topk(spec: PolicySpec, rows: Rows) -> Policy:
 def _chunks(rows: Rows, column: str) -> list[Any]:
     rows.source.need(column)
     return rows.source.chunks(column)
+
+
+def _labels(rows: Rows, column: str) -> list[Any]:
+    rows.source.need(column)
+    return rows.source.labels(column)
 
 
 BUILDERS: dict[str, Callable[[PolicySpec, Rows], Policy]] = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, final
 
 from cael.errors import InputError
-from cael.io.files import File, readable
+from cael.io.files import File
 from cael.io.sources import Source, files_of, paths_of, table_of
 
 TASK_ROWS = 4_000_000
@@ -25,7 +25,6 @@ class Task:
 
     number: int
     file: File
-    size: int
     first: int = 0
     groups: tuple[int, ...] | None = None
     rows: int | None = None
@@ -55,13 +54,11 @@ def tasks_of(files: tuple[File, ...]) -> tuple[Task, ...]:
     """Files, and large Parquet files in runs of row groups."""
     tasks: list[Task] = []
     for number, file in enumerate(files):
-        with readable(file.path):
-            size = file.path.stat().st_size
-        tasks += _runs(number, file, size) if file.format == "parquet" else [Task(number, file, size)]
+        tasks += _runs(number, file) if file.format == "parquet" else [Task(number, file)]
     return tuple(tasks)
 
 
-def _runs(number: int, file: File, size: int) -> Iterator[Task]:
+def _runs(number: int, file: File) -> Iterator[Task]:
     counts = [file.footer.row_group(at).num_rows for at in range(file.footer.num_row_groups)]
     file = replace(file)  # without its footer, which need not travel to the workers
     first, groups, rows = 0, [], 0
@@ -70,15 +67,12 @@ def _runs(number: int, file: File, size: int) -> Iterator[Task]:
         groups.append(at)
         rows += count
         if rows >= enough or at == len(counts) - 1:
-            yield Task(number, file, size, first, tuple(groups), rows)
+            yield Task(number, file, first, tuple(groups), rows)
             first, groups, rows = first + rows, [], 0
 
 
 def batches(task: Task, columns: Sequence[str], size: int, types: dict[str, Any]) -> Iterator[Any]:
     """Record batches of at most `size` rows, in order. types: of CSV columns, the same for all files."""
-    with readable(task.file.path):
-        if task.file.path.stat().st_size != task.size:
-            raise task.file.changed()
     yield from task.file.batches(columns, size, task.groups, types, threads=False)
 
 
@@ -89,7 +83,7 @@ def fingerprint_of(files: tuple[File, ...], how: str) -> str:
     """
     digest = hashlib.sha256(how.encode())
     for file in files:
-        with readable(file.path), file.path.open("rb") as content:
+        with file.watched(), file.path.open("rb") as content:
             size = file.path.stat().st_size
             digest.update(f"{size}{file.parts}".encode())
             digest.update(content.read(ENDS))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from cael.errors import InputError
 from cael.io.files import File, find
-from cael.io.kinds import kind_of
+from cael.io.kinds import is_text, kind_of
 
 if TYPE_CHECKING:
     from cael.common.types import Ints
@@ -97,6 +97,13 @@ class Source:
             return [batch.column(0) for batch in self.batches([column])]
         self._uses[column] -= 1
         return list(self._loaded[column]) if self._uses[column] > 0 else self._loaded.pop(column)
+
+    def labels(self, column: str) -> list[Any]:
+        """One column of labels, as `chunks` gives it; of a CSV file as it is written, where that is no whole number."""
+        chunks = self.chunks(column)
+        if all(file.copy is None for file in self.files) or all(is_text(chunk.type) for chunk in chunks):
+            return chunks
+        return [chunk for file in self.files for chunk in file.labels(column)]
 
     def first(self, column: str) -> Any:
         """The first cell of a column, None where there is no row."""

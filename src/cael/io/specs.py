@@ -103,7 +103,9 @@ def _from_mapping(given: Mapping[str, Any]) -> PolicySpec:
     if not isinstance(kind, str) or len(what) > 1:
         raise PolicyError(f"a policy needs kind = ... and one of column, columns, file or object; got {dict(given)}.")
     named = what[0] if what else ""
-    return _checked(kind, "+".join(named) if isinstance(named, list | tuple) else str(named), options)
+    if not isinstance(named, str) and not (isinstance(named, list | tuple) and all(isinstance(x, str) for x in named)):
+        raise PolicyError(f"a policy is made of a column, a file or an object, named by text; got {named!r}.")
+    return _checked(kind, named if isinstance(named, str) else "+".join(named), options)
 
 
 def _checked(kind: str, what: str, options: dict[str, Any]) -> PolicySpec:

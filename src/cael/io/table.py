@@ -11,6 +11,7 @@ from typing import Any, final
 import numpy as np
 
 from cael.common.types import Array, Ints
+from cael.common.visible import visible
 from cael.errors import InputError, LogError, PolicyError
 from cael.io import cells
 from cael.io.cells import Flaw
@@ -22,6 +23,7 @@ from cael.io.roles import Columns, as_columns, resolve
 from cael.io.sources import Source, open_source
 from cael.io.specs import PolicySpec, parse
 from cael.log.eligible import Eligible
+from cael.log.keys import label_array
 from cael.log.logged import LoggedData
 from cael.policies.policy import FromModel, LoggedOnly, Policy, probabilities
 from cael.policies.propensity import estimate_logging, warning
@@ -155,7 +157,7 @@ def read(
         drop_invalid=drop_invalid, seed=seed,
     )  # fmt: skip
     for message in table.warnings:
-        python_warnings.warn(message, stacklevel=2)
+        python_warnings.warn(visible(message), stacklevel=2)
     return table.log
 
 
@@ -178,7 +180,7 @@ def _read(table: Source, roles: Columns, action_table: Any, n_actions: int | Non
     if logging in ("estimate", "none"):
         roles = replace(roles, propensity=None)
     table.load(roles.listed())
-    rewards, wrong = cells.numbers(str(roles.reward), table.chunks(str(roles.reward)))
+    rewards, wrong = cells.measured(str(roles.reward), table.chunks(str(roles.reward)))
     n = len(rewards)
     if n == 0:
         raise LogError(f"{table.name} has no rows: expected at least 2.")
@@ -188,12 +190,12 @@ def _read(table: Source, roles: Columns, action_table: Any, n_actions: int | Non
     def cast(column: str | None, how: Callable[[str, list[Any]], tuple[Any, list[Flaw]]]) -> Any:
         if column is None:
             return None
-        values, flaws = how(column, table.chunks(column))
+        values, flaws = how(column, table.labels(column) if how in (_clusters, _repeated) else table.chunks(column))
         wrong.extend(flaws)
         return values
 
     propensities = cast(roles.propensity, cells.propensities)
-    contexts, more, flaws = matrix(table, roles.contexts or (), n)
+    contexts, more, flaws = matrix(table, roles.contexts or (), n, cast=cells.measured)
     wrong.extend(flaws)
     arrays = {
         "contexts": contexts,
@@ -217,7 +219,7 @@ def _with_eligible(table: Source, roles: Columns, sets: Any, reading: _Reading) 
 
 def _clusters(column: str, chunks: list[Any]) -> tuple[Array, list[Flaw]]:
     codes, labels, flaws = cells.labels(column, chunks)
-    return np.array([*labels, labels[0]] if labels else [0])[codes], flaws
+    return label_array([*labels, labels[0]] if labels else [0])[codes], flaws
 
 
 def _repeated(column: str, chunks: list[Any]) -> tuple[None, list[Flaw]]:
@@ -231,7 +233,7 @@ def _repeated(column: str, chunks: list[Any]) -> tuple[None, list[Flaw]]:
 
 
 def _segment(column: str, table: Source) -> Array:
-    codes, distinct, _ = cells.labels(column, table.chunks(column))
+    codes, distinct, _ = cells.labels(column, table.labels(column))
     return np.array([*map(str, distinct), "(missing)"])[codes]
 
 

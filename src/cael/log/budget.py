@@ -35,7 +35,7 @@ def bytes_of(given: int | str | None) -> int:
         parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", given)
         if not parts or parts[2].upper() not in UNITS:
             raise InputError(f"memory must be a size such as 2GiB, 500MB or a number of bytes; got {given!r}.")
-        size = int(float(parts[1]) * UNITS[parts[2].upper()])
+        size = int(min(float(parts[1]) * UNITS[parts[2].upper()], 2.0**62))
     else:
         size = positive_int("memory", given)
     if size < LEAST:

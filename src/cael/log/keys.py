@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -56,11 +57,22 @@ def fold_of_each(held_out: Sequence[Ints], n: int) -> Ints:
 
 
 def distinct_keys(labels: list[object]) -> Array:
-    """(m,) 64 bits for each distinct label, the same in every batch, file and process; a number is its own key."""
-    if labels and isinstance(labels[0], int):
-        return np.array(labels, dtype=np.int64).view(np.uint64)
+    """(m,) 64 bits for each distinct label, the same in every batch, file and process; a number of 64 bits is its own
+    key."""
+    if all(isinstance(label, int) and -(2**63) <= label < 2**64 for label in labels):
+        return np.array([label % 2**64 for label in labels if isinstance(label, int)], dtype=np.uint64)
     digests = [hashlib.blake2b(str(label).encode(), digest_size=8).digest() for label in labels]
     return np.frombuffer(b"".join(digests), dtype=np.uint64)
+
+
+def label_array(labels: list[Any]) -> Array:
+    """Labels as an array in which no two of them become one: whole numbers of 64 bits, or text."""
+    low, high = (min(labels), max(labels)) if isinstance(labels[0], int) else (0, -1)
+    if low <= high and low >= -(2**63) and high < 2**63:
+        return np.array(labels, dtype=np.int64)
+    if 0 <= low <= high < 2**64:
+        return np.array(labels, dtype=np.uint64)
+    return np.array(list(map(str, labels)))
 
 
 def label_keys(labels: Array) -> Array:

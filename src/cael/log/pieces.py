@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,7 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from cael.common.types import Array, Floats, Ints
-from cael.errors import InputError
+from cael.errors import LARGEST, InputError
 from cael.io import cells
 from cael.io.cells import Flaw
 from cael.io.eligibility import Calendar, eligible_in
@@ -26,9 +25,6 @@ from cael.log.scratch import Scratch
 
 SHOWN = 5
 """Rows that a message names."""
-
-LEAST, MOST = math.ulp(0.0), float(np.finfo(np.float64).max)
-"""The least positive number, and the largest finite one."""
 
 
 @final
@@ -158,7 +154,8 @@ def piece_of(source: Source, door: Door, file: int = 0) -> Piece:
     actions = read(roles.action, lambda column, source: actions_of(column, source, door.actions))
     rewards, propensities = read(roles.reward, numbers_of), read(roles.propensity, _propensities)
     contexts = read(
-        roles.contexts or (), lambda names, source: matrix(source, names, n, categories=door.categories)[::2]
+        roles.contexts or (),
+        lambda names, source: matrix(source, names, n, categories=door.categories, cast=cells.measured)[::2],
     )
     clusters = read(roles.cluster, hashes_of)
     times = read(roles.timestamp, lambda column, source: cells.times(column, source.chunks(column)))
@@ -174,12 +171,8 @@ def piece_of(source: Source, door: Door, file: int = 0) -> Piece:
 
 
 def _propensities(column: str, source: Source) -> tuple[Floats, list[Flaw]]:
-    propensities = numbers_within(column, source, LEAST, 1.0)
-    if propensities is not None:
-        return propensities, []
-    propensities, flaws = cells.numbers(column, source.chunks(column))
-    masks = {"is not above 0": propensities <= 0, "is above 1": propensities > 1}
-    return propensities, [*flaws, *cells.flaws(column, masks, propensities)]
+    propensities = numbers_within(column, source, 1 / LARGEST, 1.0)
+    return cells.propensities(column, source.chunks(column)) if propensities is None else (propensities, [])
 
 
 def _without_flaws(piece: Piece) -> Piece:
@@ -196,9 +189,9 @@ def _without_flaws(piece: Piece) -> Piece:
 
 
 def numbers_of(column: str, source: Source) -> tuple[Floats, list[Flaw]]:
-    """As `cells.numbers`; a column of numbers without a flaw is looked at once."""
-    values = numbers_within(column, source, -MOST, MOST)
-    return cells.numbers(column, source.chunks(column)) if values is None else (values, [])
+    """As `cells.measured`; a column of numbers without a flaw is looked at once."""
+    values = numbers_within(column, source, -LARGEST, LARGEST)
+    return cells.measured(column, source.chunks(column)) if values is None else (values, [])
 
 
 def numbers_within(column: str, source: Source, low: float, high: float) -> Floats | None:
@@ -229,12 +222,12 @@ def actions_of(column: str, source: Source, actions: Actions) -> tuple[Ints, lis
 
 def hashes_of(column: str, source: Source) -> tuple[Array, list[Flaw]]:
     """64 bits for each label that are the same in every batch, file and process."""
-    codes, distinct, flaws = cells.labels(column, source.chunks(column))
+    codes, distinct, flaws = cells.labels(column, source.labels(column))
     return np.append(distinct_keys(list(distinct)), np.uint64(0))[codes], flaws
 
 
 def _segment(column: str, source: Source) -> tuple[list[str], Ints]:
-    codes, distinct, _ = cells.labels(column, source.chunks(column))
+    codes, distinct, _ = cells.labels(column, source.labels(column))
     labels = [*map(str, distinct), "(missing)"]
     return labels, np.where(codes < 0, len(distinct), codes)
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cael.common.types import Array, Floats, Ints, all_finite
-from cael.errors import NEED_CLUSTERS, LogError, positive_int, refuse_rows
+from cael.errors import LARGEST, NEED_CLUSTERS, LogError, positive_int, refuse_rows
 from cael.policies.policy import Policy
 
 PROPENSITY_RTOL, PROPENSITY_ATOL = 1e-3, 1e-6
@@ -15,8 +15,11 @@ PROPENSITY_RTOL, PROPENSITY_ATOL = 1e-3, 1e-6
 
 def numbers(name: str, values: ArrayLike) -> Floats:
     """An array of float64, of any shape."""
+    given = np.asarray(values)
+    if given.dtype.kind in "mM":
+        raise LogError(f"{name} must be numbers; got {given.dtype}. Say which number of each time is meant.")
     try:
-        return np.asarray(values, dtype=np.float64)
+        return np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise LogError(f"{name} must be numbers: {error}. Encode categories as numbers first.") from None
 
@@ -38,6 +41,9 @@ def vector(name: str, values: ArrayLike, n: int | None) -> Floats:
     if not all_finite(array):
         message, advice = f"{name} must be finite", "Fix or remove these rows first."
         refuse_rows(~np.isfinite(array), array, message, advice, error=LogError)
+    if len(array) and max(-array.min(), array.max()) > LARGEST:
+        message = f"{name} must be within {LARGEST:g} of 0, or their powers overflow"
+        refuse_rows(np.abs(array) > LARGEST, array, message, "Divide them by a constant.", error=LogError)
     return array
 
 
@@ -52,6 +58,12 @@ def matrix(name: str, values: ArrayLike, n: int | None) -> Floats:
         count = int(bad.any(axis=1).sum())
         raise LogError(
             f"{name} must be finite; row {row}, column {column} has {array[row, column]} ({count} such rows)."
+        )
+    if array.size and max(-array.min(), array.max()) > LARGEST:
+        row, column = np.argwhere(np.abs(array) > LARGEST)[0]
+        raise LogError(
+            f"{name} must be within {LARGEST:g} of 0, or their powers overflow; row {row}, column {column} has "
+            f"{array[row, column]}. Divide the column by a constant."
         )
     return array
 
@@ -78,6 +90,8 @@ def propensities_of(values: ArrayLike, n: int) -> Floats:
     _same_length("propensities", len(array), n)
     advice = "An action that was taken had a positive probability: correct the log, or remove these rows knowingly."
     refuse_rows(~((array > 0) & (array <= 1)), array, "propensity must be in (0, 1]", advice, error=LogError)
+    small = f"propensity must be at least {1 / LARGEST:g}, or the powers of its weight overflow"
+    refuse_rows(array < 1 / LARGEST, array, small, advice, error=LogError)
     return array
 
 
@@ -121,7 +135,7 @@ def count_actions(
     if len(set(known.values())) > 1:
         contradiction = ", ".join(f"{name} says {k}" for name, k in known.items())
         raise LogError(f"the number of actions is contradictory: {contradiction}.")
-    k = next(iter(known.values()), int(actions.max()) + 1)
+    k = next(iter(known.values()), 0) or positive_int("n_actions", int(actions.max()) + 1)
     refuse_rows(actions >= k, actions, f"actions must be in 0..{k - 1} ({k} actions)", error=LogError)
     return k
 

@@ -17,8 +17,10 @@ from cael.engine.learning import estimated_logging
 from cael.engine.predictions import Predictions, predictions_of
 from cael.errors import InputError, LogError
 from cael.io import cells
+from cael.io.csv_files import Written
 from cael.io.eligibility import Calendar, calendar_of, named_eligible
 from cael.io.encode import Actions, action_table, from_log
+from cael.io.kinds import is_text
 from cael.io.reading import Task, batches, fingerprint_of, found_files, opened, tasks_of
 from cael.io.roles import Columns, as_columns, resolve
 from cael.io.sources import Source
@@ -125,7 +127,7 @@ class ScannedLog:
         """What estimates keep of the log."""
         return key_of(self)
 
-    @property
+    @cached_property
     def csv_types(self) -> dict[str, Any]:
         """The types that columns of CSV files are read as, in every file."""
         return csv_types(self.source, self.columns)
@@ -301,6 +303,7 @@ def scan(
     if word == "logging":
         raise InputError("logging='logging' defines the logging policy by itself; name columns, a table or a function.")
     files, name = found_files(source)
+    files = files if client is None else tuple(file.anywhere() for file in files)
     table = opened(files, name)
     given, sets = named_eligible(as_columns(columns), eligible)
     roles = resolve(table, given)
@@ -317,9 +320,10 @@ def scan(
         roles = replace(roles, propensity=None)
     if word == "none" or logging is None:
         logging = ESTIMATE if word != "none" and roles.propensity is None else None
+    predicted = None if predictions is None else predictions_of(predictions, table, known_actions)
     log = ScannedLog(
-        table, tasks, roles, known_actions, None if predictions is None else predictions_of(predictions, table), budget,
-        drop_invalid, budget.workers, client, tuple(notes), logging, calendar,
+        table, tasks, roles, known_actions, predicted, budget, drop_invalid, budget.workers, client, tuple(notes),
+        logging, calendar,
     )  # fmt: skip
     if log.rows == 0:
         raise LogError(f"{name} has no rows: expected at least 2.")
@@ -327,19 +331,29 @@ def scan(
 
 
 def csv_types(table: Source, roles: Columns) -> dict[str, Any]:
-    """Columns that are numbers in the first block are numbers in all; those with fractions later on as well."""
+    """Columns that are numbers in the first block are numbers in all; those with fractions later on as well. Labels
+    stay as they are written, unless all are whole numbers."""
     import pyarrow as pa
     import pyarrow.types as t
 
     if table.files[0].format != "csv":
         return {}
     numeric = {str(roles.reward), str(roles.propensity), *(roles.contexts or ())}
+    labels = {roles.action, roles.cluster, roles.id, *(roles.segment or ())}
     parts = {name for file in table.files for name, _ in file.parts}
-    return {
-        name: pa.float64() if name in numeric and (t.is_integer(kind) or t.is_null(kind)) else kind
-        for name, kind in table.types
-        if name not in parts and not t.is_null(kind)
-    }
+    types: dict[str, Any] = {}
+    for name, kind in table.types:
+        if name in parts or (t.is_null(kind) and name not in labels):
+            continue
+        if name in numeric:
+            types[name] = pa.float64() if t.is_integer(kind) else kind
+        elif name in labels or (name != roles.timestamp and (t.is_integer(kind) or t.is_boolean(kind))):
+            types[name] = kind if is_text(kind) and not t.is_null(kind) else Written(t.is_integer(kind))
+        else:
+            types[name] = kind
+    counted = [name for name, kind in types.items() if kind == Written(True)]
+    exact = table.files[0].exact(counted)
+    return types | {name: Written(False) for name in counted if name not in exact}
 
 
 def actions_of_log(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,12 +15,25 @@ from cael.errors import PolicyError, refuse_rows
 
 if TYPE_CHECKING:
     from cael.log.logged import Batch
+    from cael.policies.policy import Policy
     from cael.policies.support import Support
 
 EXACT = 1e-12
 """Rows whose sum is further from one are divided by it: float32, or six digits, would move means of large numbers."""
 SUM_ATOL = 1e-5
 """How far the probabilities of a row may sum away from one (float32 and six-digit logs pass)."""
+
+
+@contextmanager
+def contained(policy: Policy) -> Iterator[None]:
+    """A policy that ends the process has failed: its exit code would be taken for the command's."""
+    try:
+        yield
+    except SystemExit as stop:
+        raise PolicyError(
+            f"{policy!r} tried to end the process, with exit code {stop.code!r}: expected probabilities. Remove "
+            "sys.exit from it."
+        ) from None
 
 
 def checked_rows(table: ArrayLike, shape: tuple[int, int], source: str, rows: Ints | None = None) -> Floats:

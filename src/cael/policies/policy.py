@@ -95,7 +95,8 @@ class Policy(ABC):
 def probabilities(policy: Policy, batch: Batch) -> Floats:
     """The one checked gate: (b, k) probabilities of a batch, each row a distribution, or an error with row numbers."""
     _need_complete(policy)
-    table = policy.probabilities(batch)
+    with checks.contained(policy):
+        table = policy.probabilities(batch)
     if not policy.trusted:
         table = checks.checked_rows(table, (len(batch), batch.n_actions), repr(policy), batch.row_numbers)
     if not policy.keeps:
@@ -128,13 +129,15 @@ def _need_complete(policy: Policy) -> None:
 
 def logged_probability(policy: Policy, batch: Batch) -> Floats:
     """The checked probability of the logged action, shape (b,)."""
-    p = np.asarray(policy.logged_probability(batch), dtype=np.float64)
+    with checks.contained(policy):
+        p = np.asarray(policy.logged_probability(batch), dtype=np.float64)
     return p if policy.trusted else checks.checked_entries(p, (len(batch),), repr(policy), batch.row_numbers)
 
 
 def support(policy: Policy, batch: Batch) -> Support | None:
     """The checked lists of a batch, or None where the policy has no short ones."""
-    listed = policy.support(batch)
+    with checks.contained(policy):
+        listed = policy.support(batch)
     if listed is None:
         return None
     listed = listed if policy.keeps else checks.eligible_support(listed, batch, repr(policy))
@@ -144,14 +147,16 @@ def support(policy: Policy, batch: Batch) -> Support | None:
 def probability_of(policy: Policy, batch: Batch, actions: Ints) -> Floats:
     """The checked probabilities (b, m) of some actions (b, m); an entry of -1 has 0."""
     _need_complete(policy)
-    p = np.asarray(policy.probability_of(batch, actions), dtype=np.float64)
+    with checks.contained(policy):
+        p = np.asarray(policy.probability_of(batch, actions), dtype=np.float64)
     return p if policy.trusted else checks.checked_entries(p, actions.shape, repr(policy), batch.row_numbers)
 
 
 def draw(policy: Policy, batch: Batch, u: Floats) -> Ints:
     """The checked actions (b, size) that the policy draws with the numbers u (b, size) in [0, 1)."""
     _need_complete(policy)
-    drawn = np.asarray(policy.draw(batch, u))
+    with checks.contained(policy):
+        drawn = np.asarray(policy.draw(batch, u))
     return drawn if policy.trusted else checks.checked_draws(drawn, u.shape, batch, repr(policy))
 
 
@@ -365,6 +370,11 @@ class FromModel(Policy):
         if classes.dtype.kind not in "iu" or classes.min() < 0 or classes.max() >= batch.n_actions:
             raise PolicyError(
                 f"FromModel: the classes of the model must be action numbers 0..{batch.n_actions - 1}; got {classes}."
+            )
+        if p.shape != (len(batch), len(classes)):
+            raise PolicyError(
+                f"{self!r}: predict_proba must give one probability for each of the {len(classes)} classes_ of the "
+                f"model, shape {(len(batch), len(classes))}; got {p.shape}."
             )
         table = np.zeros((len(batch), batch.n_actions))
         table[:, classes] = p

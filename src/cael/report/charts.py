@@ -14,6 +14,7 @@ from typing import Any, final
 
 import numpy as np
 
+from cael.common.visible import visible
 from cael.inference.overlap import Overlap
 from cael.results.comparison import Comparison
 from cael.results.evaluation import Evaluation
@@ -160,6 +161,7 @@ def _path(name: str, path: Sequence[Any], number: int) -> Picture:
 
 
 def _clip(text: str, most: int = 26) -> str:
+    text = visible(text)
     return (text if len(text) <= most else text[: most - 1] + "…").replace("$", r"\$")
 
 
@@ -214,10 +216,10 @@ def _forest(
     return drawn(name, caption, draw)
 
 
-def _draw_intervals(ax: Any, lines: Sequence[Line], visible: tuple[float, float]) -> tuple[float, float]:
+def _draw_intervals(ax: Any, lines: Sequence[Line], shown: tuple[float, float]) -> tuple[float, float]:
     """On an axis that shows the narrower ones whole; wider ones end in an arrow. The ends of the axis."""
-    left, right = axis([*((line.low, line.high) for line in lines), *([visible] if visible[0] < visible[1] else [])])
-    left, right = min(left, visible[0]), max(right, visible[1])
+    left, right = axis([*((line.low, line.high) for line in lines), *([shown] if shown[0] < shown[1] else [])])
+    left, right = min(left, shown[0]), max(right, shown[1])
     pad = 0.05 * (right - left)
     left, right = left - pad, right + pad
     y = np.arange(len(lines))[::-1]

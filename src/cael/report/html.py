@@ -9,6 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, final
 
+from cael.common.visible import visible
+from cael.common.whole import whole_file
 from cael.errors import InputError, positive_int
 from cael.judging.audits import Audit
 from cael.report import charts
@@ -75,12 +77,10 @@ def save(path: str | Path, evaluation: Evaluation | None = None, **parts: Any) -
     """Write the page of `render`, which takes the same arguments, to a file: the whole page, or nothing."""
     where = Path(path)
     page = render(evaluation, **parts)
-    part = where.with_name(f".{where.name}.part")
     try:
-        part.write_text(page, encoding="utf-8")
-        part.replace(where)
+        with whole_file(where) as file:
+            file.write(page.encode())
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise InputError(f"the report could not be written to {where}: {error.strerror}.") from error
     return where
 
@@ -113,5 +113,8 @@ def needed() -> None:
 def _template() -> Any:
     from jinja2 import Environment, StrictUndefined
 
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        finalize=lambda value: visible(value) if type(value) is str else value,
+    )  # fmt: skip
     return environment.from_string(TEMPLATE.read_text(encoding="utf-8"))

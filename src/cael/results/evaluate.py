@@ -9,6 +9,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from cael.common.lazy import exported
+from cael.common.visible import visible
 from cael.embedding.auto import Auto
 from cael.embedding.exact.flagship import CAEL
 from cael.embedding.settings import Growth
@@ -179,7 +180,7 @@ def controls_for(answer: Answer, name: str, target: int = 0) -> tuple[Combinatio
 
 def warn(answer: Answer) -> None:
     for message in answer.warnings:
-        python_warnings.warn(message, stacklevel=3)
+        python_warnings.warn(visible(message), stacklevel=3)
 
 
 def refuse_constant_rewards(log: EngineLog) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from cael.common.types import Floats, Ints
 from cael.engine.asking import NEEDS
 from cael.engine.learning import in_memory
-from cael.errors import InputError, NeedsError, positive_int
+from cael.errors import LARGEST, InputError, NeedsError, positive_int
 from cael.estimators.problem import Problem
 from cael.inference import intervals as inference
 from cael.inference.weights import effective_sample_size
@@ -185,12 +185,15 @@ def _goal(lift: float, relative: bool, baseline: float) -> float:
         raise InputError(f"lift must be a positive number, such as 0.01 for one percent; got {lift!r}.")
     if relative and baseline == 0:
         raise InputError("a relative lift needs a mean logged reward that is not 0; pass relative=False.")
-    return abs(baseline) * lift if relative else float(lift)
+    goal = abs(baseline) * lift if relative else float(lift)
+    if not 1 / LARGEST <= goal <= LARGEST:
+        raise InputError(f"lift must be between {1 / LARGEST:g} and {LARGEST:g} in units of the reward; got {goal!r}.")
+    return goal
 
 
 def _shares(exploration: Sequence[float]) -> list[float]:
     shares = sorted({0.0, *map(float, exploration)})
-    if shares[0] < 0 or shares[-1] > 1:
+    if not all(0 <= share <= 1 for share in shares):
         raise InputError(f"exploration must be shares between 0 and 1; got {list(exploration)}.")
     return shares
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, final
 
+from cael.common.visible import visible
 from cael.inference.intervals import Interval
 from cael.results.frames import frame_of
 from cael.results.pictures import axis, picture
@@ -62,7 +63,9 @@ def level_text(level: float) -> str:
 
 def text_of(kind: str, value: Cell) -> str:
     """A cell in words: nothing for what is not known, and a word in place of a number as it is."""
-    return value if isinstance(value, str) else "" if value is None else FORMATS[kind](value)
+    if isinstance(value, str):
+        return " ".join(visible(value).splitlines())
+    return "" if value is None else FORMATS[kind](value)
 
 
 @final
@@ -92,7 +95,8 @@ class Note:
 
     @property
     def marked(self) -> str:
-        return f"{MARKS[self.tone]} {self.sentence}" if self.tone in MARKS else self.sentence
+        sentence = visible(self.sentence)
+        return f"{MARKS[self.tone]} {sentence}" if self.tone in MARKS else sentence
 
     def rich(self) -> Text:
         from rich.text import Text
@@ -140,7 +144,7 @@ class Sheet:
         heads = _tagged("tr", (_tagged("th", [html.escape(column.title)]) for column in self.columns))
         top = _tagged("thead", [heads]) if self.headed else ""
         body = (_tagged("tr", (_tagged("td", [html.escape(cell)]) for cell in row)) for row in self.texts())
-        caption = _tagged("caption", [html.escape(self.title)])
+        caption = _tagged("caption", [html.escape(visible(self.title))])
         table = _tagged("table", [caption, top, _tagged("tbody", body)])
         return paragraphs(self.summary) + table + bullets(self.notes)
 
@@ -161,7 +165,7 @@ class Sheet:
         from rich.text import Text
 
         cells = self._printed(width)
-        title = Text(self.title, style="table.title")
+        title = Text(visible(self.title), style="table.title")
         table = Table(box=SIMPLE_HEAD, title=title, title_justify="left", padding=(0, 1), show_header=self.headed)
         for at, (head, justify, texts) in enumerate(cells):
             # Names may be cut where there is no room, numbers may not.
@@ -246,12 +250,13 @@ def paragraphs(notes: Sequence[Note]) -> str:
 
 def bullets(notes: Sequence[Note]) -> str:
     """Sentences for a notebook, as a list."""
-    items = "".join(f"<li>{html.escape(note.sentence)}</li>" for note in notes)
+    items = "".join(f"<li>{html.escape(visible(note.sentence))}</li>" for note in notes)
     return f"<ul>{items}</ul>" if items else ""
 
 
 def escaped(text: str) -> str:
     """Text inside Markdown, on one line."""
+    text = visible(text)
     for mark in ("\\", "|", "`", "*", "_", "[", "]", "<", ">", "#", "~", "&"):
         text = text.replace(mark, "\\" + mark)
     return " ".join(text.split())

@@ -1,0 +1,33 @@
+"""Every hostile case ends as the table says: with its exit code and its message, and without a traceback."""
+
+import re
+
+import pytest
+
+from cael.cli import main
+from cael.common.visible import HIDDEN
+from tests.hostile.cases import REFUSED, all_cases
+
+CASES = all_cases()
+
+
+def test_there_are_enough_cases():
+    assert len(CASES) >= 300
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_ends_as_it_must(name, tmp_path, capsys, monkeypatch):
+    case = CASES[name]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    arguments = case.make(tmp_path)
+    with pytest.raises(SystemExit) as stop:  # anything else would be a traceback
+        main(arguments)
+    out, err = capsys.readouterr()
+    assert stop.value.code in case.codes, (out, err)
+    assert re.search(case.says, " ".join((out if case.printed else err).split())), err
+    assert not HIDDEN.search(out + err)
+    if case.codes == REFUSED:
+        assert out == ""
+        assert err.startswith("error: ")
+        assert len(err.strip().splitlines()) == 1 or "probability:COLUMN" in err  # the kinds of policies
