@@ -106,11 +106,21 @@ def test_a_model_that_is_certain_leaves_the_rest_to_all_others():
     assert table.tolist() == [[0.5, 0.25, 0.25]]
 
 
+@pytest.mark.parametrize("some", [False, True], ids=["all eligible", "some eligible"])
 @pytest.mark.parametrize("family", [Family("linear"), Family("products", floor=True), Family("linear", own=False)])
-def test_the_gradient_is_that_of_the_loss(family):
+def test_the_gradient_is_that_of_the_loss(family, some):
     rng = np.random.default_rng(2)
     x, a, p = softmax_log(40, 4, rng)
-    labels = labels_of(x, a, p[np.arange(40), a], rng.normal(size=(4, 2)), 4)
+    mask = (rng.random((40, 4)) < 0.5) | np.eye(4, dtype=bool)[a]
+    log = cael.LoggedData(
+        x,
+        a,
+        np.zeros(40),
+        p[np.arange(40), a],
+        action_features=rng.normal(size=(4, 2)),
+        eligible=mask if some else None,
+    )
+    labels = labels_of(log, log.propensities)
     fun = _Squares(labels, family, basis_of(x, family.inputs))
     flat = 0.3 * rng.normal(size=len(fun.start()))
     step = 1e-6 * np.eye(len(flat))
@@ -129,11 +139,11 @@ def test_only_eligible_actions_have_probability():
 
 def test_every_row_is_predicted_by_a_model_that_did_not_see_it():
     """Other labels on the rows of a fold leave what is predicted there as it was."""
-    labels = labels_of(PART.contexts, PART.actions, PART.propensities, None, 8)
+    labels = labels_of(PART, PART.propensities)
     folds = PART.folds(5, 0)
     changed = PART.propensities.copy()
     changed[folds[2]] = np.clip(changed[folds[2]] * 0.9, 0, 1)
-    other = labels_of(PART.contexts, PART.actions, changed, None, 8)
+    other = labels_of(PART, changed)
     rows = PART.whole.part(folds[2])
     one, two = (fitted_logging(each, folds).modelled(rows) for each in (labels, other))
     assert np.allclose(one, two, atol=1e-4)
@@ -193,3 +203,36 @@ def test_cael_with_a_fitted_policy_is_cael():
     assert abs(part.value - known.value) < 0.1 * known.error
     assert part.error == pytest.approx(known.error, rel=0.05)
     assert part.diagnostics.logging_fit.error < 0.03
+
+
+CATALOGUE = cael.worlds.CatalogueWorld(n_actions=12, days=5)
+
+
+def catalogue(n, seed=3):
+    """A log of items that come and go, and the same with the propensity of the logged action alone."""
+    log = CATALOGUE.sample(n, seed)
+    columns = {"contexts": log.contexts, "actions": log.actions, "rewards": log.rewards}
+    return log, cael.LoggedData(**columns, propensities=log.propensities, n_actions=12, eligible=log.eligible)
+
+
+def test_the_fitted_policy_keeps_to_eligible_actions():
+    whole, part = catalogue(1500)
+    mask, truth = whole.eligible.mask(), table_of(whole)
+    policy = fitted(part)
+    for p in (policy.modelled(part.whole), policy.probabilities(part.whole)):
+        assert (p[~mask] == 0).all() and np.allclose(p.sum(axis=1), 1)
+        assert distance(p, truth) < 0.02
+    blind = cael.LoggedData(part.contexts, part.actions, part.rewards, part.propensities, n_actions=12)
+    assert distance(fitted(blind).modelled(blind.whole), truth) > 0.2  # without the sets it cannot be told
+
+
+def test_the_rest_of_a_certain_row_goes_to_eligible_actions():
+    some = np.array([[True, True, False]])
+    assert with_logged(np.array([[1.0, 0.0, 0.0]]), np.array([0]), np.array([0.5]), some).tolist() == [[0.5, 0.5, 0.0]]
+
+
+def test_cael_with_eligible_sets_is_that_of_the_known_policy():
+    whole, part = catalogue(1500)
+    known, fit = (QUICK.estimate(log, CATALOGUE.target) for log in (whole, part))
+    assert fit.value == pytest.approx(known.value, abs=0.3 * known.error)
+    assert fit.diagnostics.logging_fit.error < 0.05

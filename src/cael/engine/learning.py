@@ -31,7 +31,7 @@ def fitted_to(sample: Sample) -> FittedLogging:
     """The logging policy, fitted to the propensities of the logged actions of a sample."""
     log, logged = sample.log, sample.piece.propensities
     assert logged is not None
-    labels = labels_of(log.contexts, log.actions, logged, log.action_features, log.n_actions)
+    labels = labels_of(log, logged)
     return fitted_logging(labels, sample.folds(min(fitted.FOLDS, log.groups), fitted.SEED))
 
 

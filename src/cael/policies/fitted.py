@@ -79,6 +79,7 @@ class FittedLogging(Policy):
     """
 
     trusted: ClassVar[bool] = True
+    keeps: ClassVar[bool] = True
     n_actions: int
     fit: LoggingFit
     _models: tuple[LabelModel, ...]
@@ -102,18 +103,22 @@ class FittedLogging(Policy):
         fold[log.row_numbers] = log.fold_numbers(self.folds, SEED)
         return log.with_logging(replace(self, _fold=fold))
 
-    def modelled(self, batch: Batch, eligible: Array | None = None) -> Floats:
+    def modelled(self, batch: Batch) -> Floats:
         """(b, k) as the models have them, without a look at the logged propensities."""
         need_actions("FittedLogging", self.n_actions, batch)
         fold, p = self._fold[batch.rows], np.empty((len(batch), self.n_actions))
+        mask = None if batch.eligible is None else batch.eligible.mask()
         for number, model in enumerate(self._models):
             rows = np.flatnonzero(fold == number)
-            p[rows] = model.probabilities(batch.contexts[rows], None if eligible is None else eligible[rows])
+            p[rows] = model.probabilities(batch.contexts[rows], None if mask is None else mask[rows])
         return p
 
     def probabilities(self, batch: Batch) -> Floats:
         p = self.modelled(batch)
-        return p if batch.propensities is None else with_logged(p, batch.actions, batch.propensities)
+        if batch.propensities is None:
+            return p
+        mask = None if batch.eligible is None else batch.eligible.mask()
+        return with_logged(p, batch.actions, batch.propensities, mask)
 
     def errors(self, batch: Batch) -> Floats:
         """|log(modelled / logged propensity)| of the logged actions, (b,)."""
@@ -133,17 +138,20 @@ class FittedLogging(Policy):
         return replace(self.fit, error=float(errors.mean()), target_error=target)
 
 
-def with_logged(p: Floats, actions: Ints, logged: Floats) -> Floats:
-    """Rows p (b, k) with the logged probabilities (b,) of the logged actions (b,); the others share the rest as before.
+def with_logged(p: Floats, actions: Ints, logged: Floats, eligible: Array | None = None) -> Floats:
+    """Rows p (b, k) with the logged probabilities (b,) of the logged actions (b,); the others share the rest as before,
+    and evenly where they had none. eligible: (b, k) whether an action is one of them; None: all are.
 
     >>> with_logged(np.array([[0.5, 0.25, 0.25]]), np.array([0]), np.array([0.2]))
     array([[0.2, 0.4, 0.4]])
     """
-    rows, k = np.arange(len(p)), p.shape[1]
+    rows, others = np.arange(len(p)), np.ones(p.shape, dtype=bool) if eligible is None else eligible.copy()
+    others[rows, actions] = False
     left = 1 - p[rows, actions]
     known = left > CERTAIN
     factor = np.divide(1 - logged, left, out=np.zeros(len(p)), where=known)
-    table = np.where(known[:, None], p * factor[:, None], ((1 - logged) / max(k - 1, 1))[:, None])
+    evenly = others * ((1 - logged) / np.maximum(others.sum(axis=1), 1))[:, None]
+    table = np.where(known[:, None], p * factor[:, None], evenly)
     table[rows, actions] = logged
     return table
 
@@ -225,9 +233,11 @@ def _try(family: Family, labels: Labels, others: Labels, held: Labels) -> _Tried
     return _Tried(family, basis, model, parameters, float(np.abs(held.errors(model)).mean()))
 
 
-def labels_of(contexts: Floats, actions: Ints, logged: Floats, features: Floats | None, k: int) -> Labels:
-    """Rows with a propensity, and the features of all k actions."""
+def labels_of(log: LoggedData, logged: Floats) -> Labels:
+    """Rows with their propensities, and the features of all actions."""
+    features, k = log.action_features, log.n_actions
     phi = np.empty((k, 0)) if features is None else np.asarray(features, dtype=np.float64)
     spread = phi.std(axis=0)
     moving = spread > 1e-12 * (1 + np.abs(phi).max(axis=0, initial=0.0))
-    return Labels(contexts, actions, logged, (phi[:, moving] - phi[:, moving].mean(axis=0)) / spread[moving])
+    features = (phi[:, moving] - phi[:, moving].mean(axis=0)) / spread[moving]
+    return Labels(log.contexts, log.actions, logged, features, log.eligible)

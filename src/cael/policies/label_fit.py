@@ -13,6 +13,7 @@ from typing import Any, final
 import numpy as np
 
 from cael.common.types import Array, Floats, Ints
+from cael.log.eligible import Eligible
 from cael.policies.scored import softmax
 
 LIKELIHOOD = 0.02
@@ -95,19 +96,26 @@ class LabelModel:
 @dataclass(frozen=True, eq=False)
 class Labels:
     """Rows that a model is fitted to. contexts: (n, d). actions: (n,). logged: (n,) their propensities. features: (k,
-    f), standardised."""
+    f), standardised. eligible: the actions of each row; None: all."""
 
     contexts: Floats
     actions: Ints
     logged: Floats
     features: Floats
+    eligible: Eligible | None = None
+
+    @property
+    def mask(self) -> Array | None:
+        """(n, k) whether an action is eligible; None: all are."""
+        return None if self.eligible is None else self.eligible.mask()
 
     def part(self, rows: Ints) -> Labels:
-        return Labels(self.contexts[rows], self.actions[rows], self.logged[rows], self.features)
+        eligible = None if self.eligible is None else self.eligible.part(rows)
+        return Labels(self.contexts[rows], self.actions[rows], self.logged[rows], self.features, eligible)
 
     def errors(self, model: LabelModel) -> Floats:
         """log mu(a_i|x_i) - log of the logged propensity, (n,)."""
-        p = model.probabilities(self.contexts)[np.arange(len(self.actions)), self.actions]
+        p = model.probabilities(self.contexts, self.mask)[np.arange(len(self.actions)), self.actions]
         return np.asarray(np.log(np.maximum(p, NEVER)) - np.log(self.logged))
 
 
@@ -118,7 +126,7 @@ def fit_labels(
     from scipy.optimize import minimize
     from threadpoolctl import threadpool_limits
 
-    if family.inputs == "none":
+    if family.inputs == "none" and labels.eligible is None:
         return LabelModel(basis, shares_of(labels), 0.0), None
     fun = _Squares(labels, family, basis)
     options = {"maxiter": STEPS, "gtol": 1e-7, "ftol": TOLERANCE, "maxcor": 10}
@@ -148,6 +156,8 @@ class _Squares:
         self.z, self.actions, self.logs = basis(labels.contexts), labels.actions, np.log(labels.logged)
         self.family, self.features = family, labels.features
         self.n, self.k, self.rows = len(self.z), len(labels.features), np.arange(len(self.z))
+        self.mask = labels.mask
+        self.even = 1 / self.k if labels.eligible is None else 1 / labels.eligible.sizes
         self.own = self.z.shape[1] * self.k if family.own else 0
 
     def start(self) -> Floats:
@@ -164,16 +174,17 @@ class _Squares:
     def __call__(self, flat: Floats) -> tuple[float, Floats]:
         """Loss and gradient."""
         table, floor = self.unpacked(flat)
-        p = softmax(self.z @ table)
+        scores = self.z @ table
+        p = softmax(scores if self.mask is None else np.where(self.mask, scores, OUT))
         chosen = p[self.rows, self.actions]
-        mixed = np.maximum(floor / self.k + (1 - floor) * chosen, LOWEST)
+        mixed = np.maximum(floor * self.even + (1 - floor) * chosen, LOWEST)
         gap = np.log(mixed) - self.logs
         by_log = (2 * gap - LIKELIHOOD) / self.n  # the slope of the loss along log mu
         inside = by_log * (1 - floor) * chosen / mixed
         p *= -inside[:, None]
         p[self.rows, self.actions] += inside
         by_table = self.z.T @ p
-        by_floor = float((by_log / mixed * (1 / self.k - chosen)).sum()) * floor * (1 - floor)
+        by_floor = float((by_log / mixed * (self.even - chosen)).sum()) * floor * (1 - floor)
         parts = [by_table.ravel()] if self.family.own else []
         gradient = np.concatenate([*parts, (by_table @ self.features).ravel(), [by_floor]])
         pull = self.family.ridge * flat[:-1]
