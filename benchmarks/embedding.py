@@ -25,10 +25,12 @@ import torch
 
 import cael
 from cael.embedding import build, training
+from cael.embedding.batches import trial_data
 from cael.embedding.published import losses
 from cael.embedding.published.inner import SoftmaxHead, sklearn_head
 from cael.embedding.published.objective import CAELLoss, WeightSource
 from cael.embedding.settings import Objective, objective
+from cael.embedding.tensors import Torch
 from cael.worlds import PaperWorld
 
 HERE = Path(__file__).resolve().parent
@@ -118,7 +120,7 @@ def step_seconds(preset: str, after: int, literal: bool) -> tuple[float, float, 
     settings = cael.Training(iterations=steps, batch_size=BATCH, check_every=steps)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
-        training.train(network, training.trial_data([log], CPU), clock, settings, [0])
+        training.train(network, trial_data([log], Torch(CPU)), clock, settings, [0])
     inside = statistics.mean(loss.sklearn[1:]) if isinstance(loss, Literal) else 0.0
     return clock.per_step, inside, clock.first
 
