@@ -156,6 +156,14 @@ def test_other_forms_that_are_wrong_are_refused():
         Eligible.by_period([0, 1], {0: [0, 1], 1: [0, 0]}, 2)
 
 
+def test_a_dictionary_of_obp_may_have_them():
+    log, mask, _ = masked(20)
+    feedback = {"action": log.actions, "reward": log.rewards, "pscore": log.propensities, "context": log.contexts}
+    for given_as in (mask, lists_of(mask)):
+        assert cael.io.from_obp({**feedback, "eligible": given_as, "n_actions": K}).fingerprint == log.fingerprint
+    assert cael.io.from_obp({**feedback, "n_actions": K}).eligible is None
+
+
 # Policies
 
 
@@ -353,9 +361,6 @@ def passes(world, log):
     evaluation = cael.evaluate(log, world.target, learn=False)
     assert evaluation.verdict.level == "ok", evaluation.verdict
     assert world.value(world.target) in evaluation[evaluation.headline].interval(0.99)
-
-
-SUGGESTED = r"if actions come and go, say which were eligible \(the role eligible; --eligible\)"
 
 
 @pytest.mark.parametrize("gamma", [0.0, 1.0])

@@ -83,6 +83,8 @@ POLICIES = [
     cael.TopK(LISTS, np.tile([0.5, 0.3, 0.2], (N, 1)), n_actions=K),
     cael.Mixture([cael.Uniform(K), cael.Tabular(TABLE)], [0.2, 0.8]),
     cael.Mixture([cael.Uniform(K), cael.EpsilonGreedy(RNG.normal(size=K), 0.2), few_of(LISTS)], [0.2, 0.3, 0.5]),
+    cael.AmongEligible(TABLE),
+    cael.AmongEligible(cael.Tabular(np.eye(K)[2])),
     cael.Tabular(np.eye(K)[2]),
     cael.FactorisedSoftmax(RNG.normal(size=(LOG.contexts.shape[1], 3)), RNG.normal(size=(K, 3)), temperature=0.7),
     cael.FactorisedSoftmax(three, RNG.normal(size=(K, 3))),

@@ -13,7 +13,7 @@ from cael.common.types import Floats, Ints
 from cael.engine.answer import Answer
 from cael.engine.columns import Column, Reward, Surprise, Weight
 from cael.engine.partial import Stretch
-from cael.judging.checks import COME_AND_GO
+from cael.judging.checks import COME_AND_GO, comes_and_goes
 from cael.judging.judge import drift, left_of_reward, likeliness, order_of, setless, tested_actions, z_of
 from cael.judging.survey import (
     Survey,
@@ -163,8 +163,8 @@ def action_check(actions: tuple[Frequency, ...], limits: Thresholds, n: int, *, 
         f"{most.label} has {most.observed:,.0f} rows and should have {most.expected:,.0f}"
     )
     so = f", which concerns no more than {share:.2%} of the rows." if status == "pass" else "."
-    if open and status != "pass" and all(action.observed < (action.expected or 0.0) for action in off):
-        so += COME_AND_GO
+    if open and status != "pass" and comes_and_goes([action.observed - (action.expected or 0.0) for action in off]):
+        so = f"{COME_AND_GO}."
     return Check("frequencies", status, share, message + so)
 
 

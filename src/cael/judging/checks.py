@@ -245,9 +245,15 @@ NO_FREQUENCIES = Check("frequencies", "unknown", None, "Without propensities, ac
 
 
 COME_AND_GO = (
-    " All of these have too few rows, as actions have that could not be taken on every row: if actions come and go, "
-    "say which were eligible (the role eligible; --eligible)."
+    "; all of these have too few rows, so if actions come and go, say which were eligible (the role eligible, "
+    "--eligible)"
 )
+
+
+def comes_and_goes(gaps: Sequence[float]) -> bool:
+    """Whether the actions that are off, by so many rows each, look as if they could not be taken on every row: several
+    have too few, and none too many."""
+    return len(gaps) > 1 and max(gaps) < 0
 
 
 def frequencies(off: np.ndarray, gap: Floats, limits: Thresholds, *, gone: bool = False) -> Check:
@@ -257,7 +263,7 @@ def frequencies(off: np.ndarray, gap: Floats, limits: Thresholds, *, gone: bool 
     sentences = (
         "Every action was taken as often as its propensities say.",
         f"{int(off.sum())} of {len(off)} actions were not taken as often as their propensities say ({share:.1%} of the "
-        "rows are out of place): the propensities are wrong or rows are missing." + COME_AND_GO * gone,
+        f"rows are out of place): the propensities are wrong or rows are missing{COME_AND_GO * gone}.",
     )
     return graded("frequencies", share, limits, sentences, ("misplaced", share))
 

@@ -24,6 +24,7 @@ from cael.judging.checks import (
     NO_FREQUENCIES,
     bias,
     column,
+    comes_and_goes,
     disagreement,
     drifted,
     effect,
@@ -194,8 +195,8 @@ def frequencies_of(answer: Answer, counts: Survey, limits: Thresholds) -> Check:
     if actions is None:
         return NO_FREQUENCIES
     off = (holm(actions.p_values) < limits.p_value) & actions.tested
-    gone = setless(answer) and bool((counts.logged < actions.expected)[off].all())
-    return frequencies(off, (counts.logged - actions.expected) / answer.n, limits, gone=gone)
+    gap = (counts.logged - actions.expected) / answer.n
+    return frequencies(off, gap, limits, gone=setless(answer) and comes_and_goes(gap[off].tolist()))
 
 
 def setless(answer: Answer) -> bool:

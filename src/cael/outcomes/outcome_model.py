@@ -22,7 +22,8 @@ ACTION_INPUTS = ("auto", "onehot", "features", "both")
 class FittedOutcome(ABC):
     """A trained model. Only `predict` must be there; a model that can answer the others for less says how.
 
-    `average` is worth overriding where it takes no visit to every action; then say so with `averages = True`.
+    `average` is worth overriding where it takes no visit to every action; then set `averages = True`. It is over the
+    eligible actions (`batch.eligible`).
     """
 
     averages: ClassVar[bool] = False
