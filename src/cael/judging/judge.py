@@ -41,6 +41,7 @@ from cael.judging.checks import (
     tail,
     unsmoothed,
 )
+from cael.judging.sensitivity import sensitivity
 from cael.judging.survey import (
     Survey,
     count_p_values,
@@ -82,6 +83,7 @@ def judge(
     normal = tails is None or tails.status == "pass"
     checks = [
         evidence(best, propensities=answer.log.has_propensities, estimated=answer.log.estimates_logging),
+        sensitivity(answer, target, estimates, level),
         effective_rows(best, known, limits),
         unsmoothed(best, rows_alone, limits),
         logging_fit(best, limits),
