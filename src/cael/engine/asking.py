@@ -375,6 +375,7 @@ def columns_of(asking: Asking, parts: Sequence[Part], control: Sequence[Control]
     """The columns of everybody, each once."""
     log, targets = asking.log, asking.targets
     of_parts = [column for part in parts for column in part.columns]
+    of_parts += [column for part in parts for column in part.doubted if log.estimates_logging and judged]
     weighting = [judged or Weight(t) in of_parts for t in range(len(targets))]
     columns: list[Column] = [Reward(), squared(Reward())]
     if log.has_propensities:

@@ -103,6 +103,17 @@ class Product(Column):
         np.multiply(batch.get(self.left), batch.get(self.right), out=out)
 
 
+@final
+@dataclass(frozen=True)
+class Size(Column):
+    """The absolute value of a column."""
+
+    of: Column
+
+    def fill(self, out: Floats, batch: Filling) -> None:
+        np.abs(batch.get(self.of), out=out)
+
+
 def squared(column: Column) -> Product:
     """The square of a column."""
     return Product(column, column)

@@ -13,7 +13,20 @@ import numpy as np
 from cael.common.types import Floats
 from cael.engine.answer import Answer
 from cael.engine.asking import Asking
-from cael.engine.columns import Column, Given, Outcome, Predicted, Product, Residual, Reward, Training, Weight, Weights
+from cael.engine.columns import (
+    Column,
+    Given,
+    Outcome,
+    Predicted,
+    Product,
+    Residual,
+    Reward,
+    Size,
+    Training,
+    Weight,
+    Weights,
+    squared,
+)
 from cael.engine.moments import Combination
 from cael.engine.score import Score
 from cael.engine.steadying import pooled_of, second_of, steadied
@@ -31,11 +44,13 @@ MODEL_ERROR = (
 
 
 class Part(ABC):
-    """What an estimator needs of a pass. name: of the estimator. target: its number. columns: that it needs."""
+    """What an estimator needs of a pass. name: of the estimator. target: its number. columns: that it needs. doubted:
+    what it needs besides where the propensities are estimated."""
 
     name: str
     target: int
     columns: tuple[Column, ...]
+    doubted: tuple[Column, ...] = ()
 
     @abstractmethod
     def estimate(self, answer: Answer) -> Estimate:
@@ -90,6 +105,15 @@ class FormPart(Part):
             return (weight, Product(weight, Reward()))
         residual = Residual(outcome, self.target)
         return (weight, Product(weight, residual), Predicted(self.target, outcome), residual)
+
+    @property
+    def doubted(self) -> tuple[Column, ...]:  # type: ignore[override]
+        """(weighted squares, weighted sizes) of what is weighted, where the weights are normalised."""
+        weight, outcome = self.weight, self.form.outcome
+        if weight is None or not self.form.self_normalised:
+            return ()
+        noisy: Column = Reward() if outcome is None else Residual(outcome, self.target)
+        return Product(weight, squared(noisy)), Product(weight, Size(noisy))
 
     def score(self, means: Floats, r0: float) -> Score:
         """The contributions, as a score of the columns; means: of the columns."""

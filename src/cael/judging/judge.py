@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -42,6 +42,7 @@ from cael.judging.checks import (
     tail,
     unsmoothed,
 )
+from cael.judging.sensitivity import sensitivity
 from cael.judging.survey import (
     Survey,
     count_p_values,
@@ -53,7 +54,7 @@ from cael.judging.survey import (
     two_sided,
 )
 from cael.judging.thresholds import DEFAULT, Thresholds
-from cael.judging.verdict import Check, Verdict, verdict_of
+from cael.judging.verdict import Check, Verdict, by_gravity, verdict_of
 from cael.log.held import Held
 from cael.log.logged import LoggedData
 
@@ -83,6 +84,7 @@ def judge(
     normal = tails is None or tails.status == "pass"
     checks = [
         evidence(best, propensities=answer.log.has_propensities, estimated=answer.log.estimates_logging),
+        sensitivity(answer, target, estimates, level),
         effective_rows(best, known, limits),
         unsmoothed(best, rows_alone, limits),
         logging_fit(best, limits),
@@ -91,7 +93,7 @@ def judge(
         skewness(best, limits),
         None if rows is None else reward_tail(rows, limits),
         tails,
-        mean_weight(best, limits, normal=normal),
+        mean_weights(answer, target, best, limits, normal=normal),
         support(best, counts, limits),
         disagreement(best, estimates, (rows_alone or math.inf) if normal else 0.0, level, limits),
         frequencies_of(answer, counts, limits),
@@ -101,6 +103,24 @@ def judge(
         bias(best, level, limits),
     ]
     return verdict_of(headline, [check for check in checks if check is not None], limits)
+
+
+def mean_weights(answer: Answer, target: int, best: Estimate, limits: Thresholds, *, normal: bool) -> Check | None:
+    """The check of the mean weight; where the logging policy was fitted, whose weights average 1 by construction, the
+    graver one of these and of the weights by the logged propensities."""
+    check = mean_weight(best, limits, normal=normal)
+    if best.diagnostics.logging_fit is None:
+        return check
+    weight = Weight(target)
+    facts = answer.weight_facts(weight)
+    plain = replace(
+        best.diagnostics, mean_weight=facts.mean, mean_weight_z=facts.z,
+        effective_sample_size=answer.effective_size(weight),
+    )  # fmt: skip
+    light = facts.tail is None or limits.status("tail_index", facts.tail) == "pass"
+    logged = mean_weight(replace(best, diagnostics=plain), limits, normal=light)
+    both = by_gravity([each for each in (check, logged) if each is not None])
+    return both[0] if both else None
 
 
 def known_rows(answer: Answer, target: int, best: Estimate, second: float) -> float | None:
