@@ -53,7 +53,7 @@ def plain(path: Path) -> tuple[int, list[str]]:
 
 def growing_lists(path: Path) -> tuple[int, list[str]]:
     """Lists of 2 for most of the file, and of 5,000 at its end."""
-    n, late = 100_000, 20_000
+    n, late = 60_000, 8_000
     lengths = np.where(np.arange(n) < n - late, 2, 5000)
     top = pa.ListArray.from_arrays(
         np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32),
