@@ -29,6 +29,7 @@ slow: $(DEV)
 
 fuzz: $(DEV)
 	CAEL_FUZZ=1 $(TESTS) -m 'not slow'
+	$(BIN)/python -m tests.hostile.fuzzer --seconds 600 --keep fuzz-findings
 
 mutants: $(DEV)
 	$(BIN)/python -m tests.mutants --jobs 2

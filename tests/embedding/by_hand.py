@@ -79,7 +79,7 @@ class Rows:
         self.noise = float(noisy.var())
         self.kurtosis = float(((noisy - noisy.mean()) ** 4).mean() / self.noise**2) if self.noise else 0.0
         self.problem, self.unsupported = problem, problem.unsupported_mass
-        self.placed = path.placed - path.placed[0]
+        self.placed, self.fit = path.placed - path.placed[0], None
         self.slope = self.slope_of(path.weights[0] ** 0.25, log.rewards - path.f_logged)
 
     def slope_of(self, place, left):

@@ -290,7 +290,7 @@ def names(each):
 
 @pytest.mark.parametrize("estimator", EVERY[:2], ids=names)
 def test_no_logging_policy(estimator):
-    log = cael.LoggedData(LOG.contexts, LOG.actions, LOG.rewards, np.full(len(LOG), 0.125), n_actions=8)
+    log = cael.LoggedData(LOG.contexts, LOG.actions, LOG.rewards, n_actions=8)
     with pytest.raises(cael.NeedsError, match="logging"):
         estimator.estimate(log, POLICY)
 

@@ -84,6 +84,7 @@ def open_large(
     from cael.io.reading import found_files
     from cael.io.reading import opened as opened_files
     from cael.io.roles import resolve
+    from cael.io.sources import TooLarge, open_source
     from cael.log.budget import PROGRAM, bytes_of, shown
 
     budget = bytes_of(large.memory)
@@ -99,10 +100,14 @@ def open_large(
         used = set(resolve(source, columns or Columns()).listed())
         used |= {column for spec in specs_in(policies, reading) for column in columns_named(spec, source)}
     need = PROGRAM + IN_MEMORY * sum(stored(file, used) for file in files)
-    if not why and need > budget:
-        why = f"as it would take about {shown(need)} in memory and {shown(budget)} may be used (--memory)"
-    if not why:
-        return in_memory(opened(source or log, columns, reading, policies), windows)
+    if not why and need <= budget:
+        try:
+            room = (budget - PROGRAM) / IN_MEMORY
+            whole = replace(open_source(source or log), room=room)
+            return in_memory(opened(whole, columns, reading, policies), windows)
+        except TooLarge:
+            why = f"as it takes more in memory than the {shown(budget)} that may be used (--memory)"
+    why = why or f"as it would take about {shown(need)} in memory and {shown(budget)} may be used (--memory)"
     scanned = scan(
         source or log, columns, actions=reading.actions, n_actions=reading.n_actions, predictions=large.predictions,
         logging=reading.logging, drop_invalid=reading.drop_invalid, memory=budget, client=large.dask,
@@ -118,16 +123,22 @@ def specs_in(policies: Sequence[str], reading: Reading) -> list[str]:
 
 
 def stored(file: File, columns: set[str]) -> float:
-    """Bytes of these columns of a Parquet file when they are decoded, at least 8 for each row; the size of others."""
+    """About how many bytes these columns of a Parquet file take when they are decoded; the size of other files.
+
+    Lists and text are taken for all that is in their row groups, beside numbers. What a footer says of single columns
+    is not asked: of a damaged one, Arrow's answer ends the process.
+    """
+    from cael.io.kinds import kind_of
+
     if file.format != "parquet":
         return float(file.path.stat().st_size)
+    schema = file.schema()
+    numbers = {name for name in schema.names if kind_of(schema.field(name).type) == "number"}
     groups = [file.footer.row_group(number) for number in range(file.footer.num_row_groups)]
-    chunks = [group.column(at) for group in groups for at in range(group.num_columns)]
-    return sum(
-        max(8.0 * chunk.num_values, float(chunk.total_uncompressed_size))
-        for chunk in chunks
-        if chunk.path_in_schema.split(".")[0] in columns
-    )
+    size = sum(8.0 * max(0, group.num_rows) * len(columns) for group in groups)
+    if columns <= numbers:
+        return size
+    return size + sum(max(0.0, group.total_byte_size - 8.0 * group.num_rows * len(numbers)) for group in groups)
 
 
 def opened(source: Any, columns: Columns | None, reading: Reading, policies: Sequence[str] = ()) -> LogTable:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import io
 import json
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -128,7 +128,7 @@ def printed(write: Callable[[], None]) -> None:
         write()
         sys.stdout.flush()
     except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - what is still buffered has nowhere to go
+        sys.stdout = io.StringIO()  # what is still buffered has nowhere to go
 
 
 def _named(part: Any) -> Mapping[str, Any]:

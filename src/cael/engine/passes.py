@@ -35,7 +35,7 @@ def pieces(reading: Reading, task: Any) -> Iterator[tuple[int, Piece]]:
         return
     assert reading.door is not None
     at, kinds, scratch = task.first, None, Scratch()
-    for batch in batches(task, reading.columns, reading.size, reading.types):
+    for batch in batches(task, reading.columns, reading.size, reading.types, reading.most):
         kinds = kinds or tuple(zip(batch.schema.names, batch.schema.types, strict=True))
         source = as_source(batch, reading.name, (task.file.path.name, at), kinds, scratch)
         try:

@@ -83,7 +83,7 @@ def copied(path: Path, small: int = SMALL, block: int = BLOCK) -> Copy:
     """
     import pyarrow as pa
 
-    in_memory = path.stat().st_size <= small
+    in_memory = path.stat().st_size <= small and path.suffix.lower() in (".csv", ".tsv")  # not compressed
     types: dict[str, Any] = {}
     threads = True
     while True:

@@ -15,6 +15,10 @@ from cael.io.csv_files import Copy, Written, as_written, copied, labelled, open_
 from cael.io.kinds import is_text, kind_of
 
 BATCH_ROWS = 2**16
+BATCH_BYTES = 2**26
+"""Bytes of a batch, unless another number is given."""
+SHORT = 2**9
+"""Rows that are decoded together where they can be of any length."""
 CSV_BLOCK = 4 * 2**20
 PARQUET_BUFFER = 2**17
 """Bytes of a column that are read at a time; more would leave the processor's cache before they are decoded."""
@@ -107,20 +111,20 @@ class File:
 
     def batches(
         self, columns: Sequence[str], size: int = BATCH_ROWS, groups: Sequence[int] | None = None,
-        types: dict[str, Any] | None = None, *, threads: bool = True,
+        types: dict[str, Any] | None = None, *, threads: bool = True, most: float = BATCH_BYTES,
     ) -> Iterator[Any]:  # fmt: skip
-        """Record batches of these columns, in order, of at most `size` rows. groups: of a Parquet file, all if None.
-        types: of the columns of a CSV file without a copy."""
+        """Record batches of these columns, in order, of at most `size` rows and, as soon as that is seen, about `most`
+        bytes. groups: of a Parquet file, all if None. types: of the columns of a CSV file without a copy."""
         parts = dict(self.parts)
         stored = [name for name in columns if name not in parts] or None
         trusted: bool | None = None
         with readable(self.path) if self.copy is not None else self.watched():
-            for batch in self._stored(stored, size, groups, types or {}, threads):
+            for batch in self._stored(stored, size, groups, types or {}, threads, most):
                 if trusted is None:
                     trusted = self.format != "arrow" and all(kind_of(each) == "number" for each in batch.schema.types)
                 if not trusted:
                     batch.validate(full=True)  # text must be UTF-8; wrong offsets would end the process
-                yield _with_parts(batch, columns, parts)
+                yield from short_enough(_with_parts(batch, columns, parts), most)
 
     def labels(self, column: str) -> list[Any]:
         """A column of labels. In a CSV file that was copied, one whose type is not text is read again as it is written,
@@ -139,8 +143,9 @@ class File:
         return set() if block is None else {name for name in columns if whole(block.column(name)) is not None}
 
     def _stored(
-        self, columns: list[str] | None, size: int, groups: Sequence[int] | None, types: dict[str, Any], threads: bool
-    ) -> Iterator[Any]:
+        self, columns: list[str] | None, size: int, groups: Sequence[int] | None, types: dict[str, Any],
+        threads: bool, most: float,
+    ) -> Iterator[Any]:  # fmt: skip
         if self.format == "parquet":
             import pyarrow.parquet as pq
 
@@ -149,7 +154,7 @@ class File:
             ) as file:
                 if groups and groups[-1] >= file.num_row_groups:
                     raise self.changed()
-                yield from file.iter_batches(size, row_groups=groups, columns=columns, use_threads=threads)
+                yield from _in_runs(file, size, groups, columns, threads, most)
             return
         with self._blocks(types, columns) as (_, blocks):
             for block in blocks:
@@ -178,6 +183,64 @@ class File:
 
     def changed(self) -> InputError:
         return InputError(f"{self.path} changed while the log was read. Nothing may write to its files.")
+
+
+def _in_runs(
+    file: Any, size: int, groups: Sequence[int] | None, columns: list[str] | None, threads: bool, most: float
+) -> Iterator[Any]:
+    """Batches of a Parquet file. A row of lists or text can be of any length, whatever the rows before it were, so with
+    such columns few rows are decoded at a time, and put together as far as they fit."""
+    schema = file.schema_arrow
+    if all(kind_of(schema.field(name).type) == "number" for name in columns or schema.names):
+        yield from file.iter_batches(size, row_groups=groups, columns=columns, use_threads=threads)
+        return
+    rows, every = min(size, SHORT), list(range(file.num_row_groups) if groups is None else groups)
+    for group in every:
+        short = _fitting(file, rows, group, columns, threads, most)
+        yield from _together(short, size, most)
+
+
+def _fitting(file: Any, rows: int, group: int, columns: list[str] | None, threads: bool, most: float) -> Iterator[Any]:
+    """Batches of a row group; where rows turn out to be wide, the rest is read in shorter ones."""
+    done = 0
+    while True:
+        at = 0
+        for batch in file.iter_batches(rows, row_groups=[group], columns=columns, use_threads=threads):
+            end = at + batch.num_rows
+            if end > done:
+                yield batch.slice(max(0, done - at))
+                done, fit = end, max(1, int(most * batch.num_rows / max(1, batch.nbytes)))
+                if fit < rows // 4:
+                    rows = fit
+                    break
+            at = end
+        else:
+            return
+
+
+def _together(batches: Iterable[Any], size: int, most: float) -> Iterator[Any]:
+    """Batches of up to so many rows and bytes from shorter ones."""
+    waiting: list[Any] = []
+    for batch in batches:
+        more = [*waiting, batch]
+        if waiting and (sum(b.num_rows for b in more) > size or sum(b.nbytes for b in more) > most):
+            yield _one(waiting)
+            more = [batch]
+        waiting = more
+    if waiting:
+        yield _one(waiting)
+
+
+def _one(batches: list[Any]) -> Any:
+    import pyarrow as pa
+
+    return batches[0] if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+
+
+def short_enough(batch: Any, most: float) -> Iterator[Any]:
+    """A batch, or slices of it of about so many bytes."""
+    rows = max(1, int(most * batch.num_rows / max(1, batch.nbytes)))
+    yield from (batch.slice(at, rows) for at in range(0, batch.num_rows, rows)) if rows < batch.num_rows else (batch,)
 
 
 def _with_parts(batch: Any, columns: Sequence[str], parts: dict[str, str]) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, final
 
 from cael.errors import InputError
-from cael.io.files import File
+from cael.io.files import BATCH_BYTES, File
 from cael.io.sources import Source, files_of, paths_of, table_of
 
 TASK_ROWS = 4_000_000
@@ -71,9 +71,11 @@ def _runs(number: int, file: File) -> Iterator[Task]:
             first, groups, rows = first + rows, [], 0
 
 
-def batches(task: Task, columns: Sequence[str], size: int, types: dict[str, Any]) -> Iterator[Any]:
-    """Record batches of at most `size` rows, in order. types: of CSV columns, the same for all files."""
-    yield from task.file.batches(columns, size, task.groups, types, threads=False)
+def batches(
+    task: Task, columns: Sequence[str], size: int, types: dict[str, Any], most: float = BATCH_BYTES
+) -> Iterator[Any]:
+    """Record batches of at most `size` rows and about `most` bytes, in order."""
+    yield from task.file.batches(columns, size, task.groups, types, threads=False, most=most)
 
 
 def fingerprint_of(files: tuple[File, ...], how: str) -> str:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -16,6 +17,11 @@ from cael.io.kinds import is_text, kind_of
 
 if TYPE_CHECKING:
     from cael.common.types import Ints
+
+
+class TooLarge(InputError):
+    """The columns that were read take more memory than they may."""
+
 
 REFUSED = {
     "LazyFrame": "call .collect() first",
@@ -31,7 +37,7 @@ class Source:
 
     name: for messages. types: (column, Arrow type) pairs. files: where it is read from, or () for a table in memory.
     origin: (file name, number of its first row) and arrays: the columns, where it is one batch of a file. scratch:
-    memory for casts that the next batch uses again.
+    memory for casts that the next batch uses again. room: bytes of columns that may be read from files.
     """
 
     name: str
@@ -39,8 +45,10 @@ class Source:
     files: tuple[File, ...] = ()
     memory: Any = None
     origin: tuple[str, int] | None = None
+    room: float = inf
     arrays: Mapping[str, Any] = field(default_factory=dict)
     scratch: Any = None
+    _taken: list[int] = field(default_factory=lambda: [0])
     _counts: list[int] = field(default_factory=list)
     _expected: list[str] = field(default_factory=list)
     _loaded: dict[str, list[Any]] = field(default_factory=dict)
@@ -65,9 +73,16 @@ class Source:
             rows = 0
             for batch in file.batches(columns):
                 rows += batch.num_rows
+                self._take(batch.nbytes)
                 yield batch
             counts.append(rows)
         self._counts[:] = counts
+
+    def _take(self, size: int) -> None:
+        """Count bytes that were read, and stop before there are more than there is room for."""
+        self._taken[0] += size
+        if self._taken[0] > self.room:
+            raise TooLarge(f"{self.name} takes more memory than there is.")
 
     def expect(self, columns: Sequence[str]) -> None:
         """Columns that will be asked for: they are read along with the next that are loaded."""

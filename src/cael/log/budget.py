@@ -73,6 +73,11 @@ class Budget:
     def workers(self) -> int:
         return cores() if self.given_workers is None else positive_int("workers", self.given_workers)
 
+    @property
+    def batch_bytes(self) -> float:
+        """Bytes of the columns of a batch, such that all threads together stay within the budget."""
+        return (self.memory - PROGRAM) / 2 / self.workers / COPIES
+
     def batch_rows(self, row_bytes: float) -> int:
         """Rows of a batch such that all threads together stay within the budget."""
         room = (self.memory - PROGRAM) / 2 / self.workers

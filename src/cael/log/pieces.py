@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -63,7 +64,8 @@ def unique(columns: Sequence[str | None]) -> tuple[str, ...]:
 @dataclass(frozen=True, eq=False)
 class Reading:
     """What a pass reads: the columns, by their names and as what, and how many rows at a time. name: of the log.
-    door: None for a log in memory. types: of the columns of CSV files."""
+    door: None for a log in memory. types: of the columns of CSV files. most: bytes of a batch, where rows turn out to
+    be wider than the first ones."""
 
     name: str
     door: Door | None
@@ -71,6 +73,7 @@ class Reading:
     types: dict[str, Any]
     size: int
     n_actions: int
+    most: float = math.inf
 
     def at_most(self, rows: int) -> Reading:
         return replace(self, size=max(1, min(self.size, rows)))

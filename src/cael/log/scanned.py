@@ -209,8 +209,9 @@ class ScannedLog:
             self.source.need(name)
         door = self.door(contexts=contexts, segments=segments, propensities=propensities, ids=ids)
         names = unique([*door.columns, *columns])
-        size = self.budget.batch_rows(self.row_bytes(names) + 8 * (numbers + 4))
-        return Reading(self.source.name, door, names, self.csv_types, size, self.n_actions)
+        width = self.row_bytes(names) + 8 * (numbers + 4)
+        size = self.budget.batch_rows(width)
+        return Reading(self.source.name, door, names, self.csv_types, size, self.n_actions, self.budget.batch_bytes)
 
     def row_bytes(self, names: Sequence[str]) -> float:
         """Bytes of a row of these columns, as the first rows have it; numbers become float64."""
