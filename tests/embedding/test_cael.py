@@ -357,7 +357,7 @@ def test_what_cannot_be_done_is_refused_in_words():
     with pytest.raises(cael.LogError, match="rewards"):
         log_of(rewards=np.append(np.zeros(199), np.nan))
     with pytest.raises(cael.NeedsError, match="all probabilities of the logging policy"):
-        QUICK.estimate(log_of(logging=None, propensities=np.full(200, 0.25)), target(4))
+        QUICK.estimate(log_of(logging=None), target(4))
     with pytest.raises(cael.NeedsError, match="probabilities of all actions"):
         QUICK.estimate(log_of(), cael.LoggedOnly(np.full(200, 0.3)))
     with pytest.raises(cael.LogError, match="cannot split 3 rows into 5 folds"):

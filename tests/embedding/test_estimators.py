@@ -289,9 +289,21 @@ def names(each):
 
 @pytest.mark.parametrize("estimator", EVERY[:2], ids=names)
 def test_no_logging_policy(estimator):
-    log = cael.LoggedData(LOG.contexts, LOG.actions, LOG.rewards, np.full(len(LOG), 0.125), n_actions=8)
+    log = cael.LoggedData(LOG.contexts, LOG.actions, LOG.rewards, n_actions=8)
     with pytest.raises(cael.NeedsError, match="logging"):
         estimator.estimate(log, POLICY)
+
+
+@pytest.mark.parametrize("estimator", EVERY[:2], ids=names)
+def test_a_fitted_logging_policy(estimator):
+    log = cael.LoggedData(
+        LOG.contexts, LOG.actions, LOG.rewards, LOG.propensities, n_actions=8, action_features=LOG.action_features
+    )
+    known, found = estimator.estimate(LOG, POLICY), estimator.estimate(log, POLICY)
+    assert found.diagnostics.logging_fit.error < 0.05
+    assert found.diagnostics.bias_bound > 0
+    assert found.fingerprint == log.fingerprint
+    assert abs(found.value - known.value) < 0.5 * known.stderr
 
 
 @pytest.mark.parametrize("estimator", EVERY, ids=names)
