@@ -187,7 +187,7 @@ def test_cross_fitted_posterior_and_self_normalisation():
 
 def test_errors():
     log, pi = problem()
-    bare = cael.LoggedData(log.contexts, log.actions, log.rewards, log.propensities, n_actions=6)
+    bare = cael.LoggedData(log.contexts, log.actions, log.rewards, n_actions=6)
     with pytest.raises(NeedsError, match=r"MIPS needs all probabilities of the logging policy \(LoggedData\(logging="):
         cael.MIPS(np.arange(6)).estimate(bare, pi)
     with pytest.raises(InputError, match="MIPS needs embeddings"):

@@ -126,7 +126,7 @@ def test_clusters_of_features_need_features():
     with pytest.raises(InputError, match="needs action_features in the log"):
         cael.OffCEM("features").estimate(log, WORLD.target)
     with pytest.raises(NeedsError, match="all probabilities of the logging policy"):
-        cael.OffCEM().estimate(cael.LoggedData(LOG.contexts, LOG.actions, LOG.rewards, LOG.propensities), WORLD.target)
+        cael.OffCEM().estimate(cael.LoggedData(LOG.contexts, LOG.actions, LOG.rewards), WORLD.target)
 
 
 def test_the_least_variance_is_that_of_no_other_weights():

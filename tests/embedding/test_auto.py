@@ -10,7 +10,7 @@ import pytest
 import scipy.stats
 
 import cael
-from cael.embedding.auto import SPARED, worth
+from cael.embedding.auto import SPARED, with_second, worth
 from cael.embedding.exact import growing, sparse_network
 from cael.embedding.exact.blend import BOUND
 from cael.engine import asking as asking_module
@@ -341,3 +341,15 @@ def test_few_rows_that_match_do_not_hide_the_second_moment_of_the_weights():
             (together.interval().low, together.interval().high)
         )
         assert alone.interval().width > 3 * alone.interval(method="normal").width
+
+
+def test_a_fitted_second_moment_raises_the_errors_of_the_others():
+    """As with the logging policy known: few rows that match show far less than E w^2 says."""
+    answer = ask(as_engine_log(PROPENSITIES), {"": POLICY}, [cael.SNIPS()], asked=("SNIPS",))
+    alone = answer.of("SNIPS", 0)
+    second = alone.diagnostics.pooled.second
+    raised = with_second(alone, answer, 50 * second)
+    assert raised.value == alone.value
+    assert raised.error > 1.2 * alone.error
+    assert with_second(alone, answer, 0.5 * second) is alone
+    assert with_second(alone, answer, None) is alone

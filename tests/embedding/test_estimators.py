@@ -295,6 +295,18 @@ def test_no_logging_policy(estimator):
         estimator.estimate(log, POLICY)
 
 
+@pytest.mark.parametrize("estimator", EVERY[:2], ids=names)
+def test_a_fitted_logging_policy(estimator):
+    log = cael.LoggedData(
+        LOG.contexts, LOG.actions, LOG.rewards, LOG.propensities, n_actions=8, action_features=LOG.action_features
+    )
+    known, found = estimator.estimate(LOG, POLICY), estimator.estimate(log, POLICY)
+    assert found.diagnostics.logging_fit.error < 0.05
+    assert found.diagnostics.bias_bound > 0
+    assert found.fingerprint == log.fingerprint
+    assert abs(found.value - known.value) < 0.5 * known.stderr
+
+
 @pytest.mark.parametrize("estimator", EVERY, ids=names)
 def test_more_actions_than_rows(estimator):
     world = cael.worlds.PaperWorld(n_actions=60, action_dim=3)

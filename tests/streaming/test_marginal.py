@@ -93,6 +93,6 @@ def test_what_it_lacks_is_said(tmp_path):
         cael.evaluate(there, "dense:pi", cael.MIPS(np.zeros((3, 1))), learn=False)
     with pytest.raises(cael.NeedsError, match="needs"):
         cael.evaluate(there, "probability:propensity", cael.MIPS(), learn=False)
-    bare = cael.scan(there.source.files[0].path, COLUMNS, n_actions=20)
+    bare = cael.scan(there.source.files[0].path, COLUMNS, n_actions=20, logging="none")
     with pytest.raises(cael.NeedsError, match="logging"):
         cael.evaluate(bare, "dense:pi", cael.MIPS(GROUPS), learn=False)

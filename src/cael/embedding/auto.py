@@ -10,10 +10,12 @@ import numpy as np
 
 from cael.embedding.exact.blend import BOUND
 from cael.embedding.exact.flagship import CAEL, solved
+from cael.embedding.exact.path_part import KeptPath, PathPart
 from cael.engine.answer import Answer
 from cael.engine.asking import Asking
 from cael.engine.columns import Column
 from cael.engine.parts import Part
+from cael.engine.steadying import steadied
 from cael.errors import CaelError, SupportError
 from cael.estimators.doubly_robust import SNDR
 from cael.estimators.estimator import Estimator
@@ -108,7 +110,12 @@ def worth(asking: Asking, target: int, rows: int) -> float:
     if not asking.targets[target].complete:
         return 0.0
     probe = asking.log.probe(contexts=True)
-    logging, policy, batch = asking.whole_logging(probe), asking.targets[target].on(probe), probe.batch()
+    try:
+        logging = asking.whole_logging(probe)
+    except CaelError as error:  # CAEL, which is asked next, says the same
+        asking.refuse_files(error)
+        return 0.0
+    policy, batch = asking.targets[target].on(probe), probe.batch()
     if logging is None or unsupported(logging, policy, batch).any():
         return 0.0
     return rows / float(second_moments(logging, policy, batch).mean())
@@ -131,15 +138,31 @@ class AutoPart(Part):
 
     def estimate(self, answer: Answer) -> Estimate:
         estimates, errors, left_out = [], [], list(self.left_out)
+        second = fitted_second(answer, self.parts)
         for part in self.parts:
             try:
-                estimate = with_hole(part.estimate(answer), answer, self.target)
+                estimate = with_hole(with_second(part.estimate(answer), answer, second), answer, self.target)
             except SupportError as error:
                 left_out.append(f"Auto left {part.name} out: {error}")
             else:
                 estimates.append(estimate)
                 errors.append(error_of(estimate))
         return self.estimator.chosen(estimates, errors, left_out)
+
+
+def fitted_second(answer: Answer, parts: Sequence[Part]) -> float | None:
+    """E w^2 by a fitted logging policy, which CAEL sums; None where it was not fitted."""
+    paths = [part.path for part in parts if isinstance(part, PathPart)]
+    return float(KeptPath(answer, paths[0]).second[0]) if paths and not paths[0].known else None
+
+
+def with_second(estimate: Estimate, answer: Answer, second: float | None) -> Estimate:
+    """The estimate, its standard error raised by E w^2 as a fitted logging policy has it: few rows that match show far
+    less. With the policy known, estimates do that themselves."""
+    pooled = estimate.diagnostics.pooled
+    if second is None or pooled is None or pooled.second >= second or estimate.diagnostics.embedding is not None:
+        return estimate
+    return steadied(answer, estimate, replace(pooled, second=second))
 
 
 def with_hole(estimate: Estimate, answer: Answer, target: int) -> Estimate:
