@@ -56,8 +56,10 @@ class Estimator(ABC):
     def _solved(self, given: Problem) -> Estimate:
         """By `solve`, which finds a fitted logging policy where the log does not know all of it."""
         problem, fit = given.completed(self.name, self.needs)
-        estimate, rewards = self.solve(problem), given.log.rewards
-        diagnostics = with_fit(estimate.diagnostics, fit, float(np.mean(rewards**2)))
+        estimate = self.solve(problem)
+        if fit is None:
+            return estimate
+        diagnostics = with_fit(estimate.diagnostics, fit, float(np.mean(given.log.rewards**2)))
         return replace(estimate, key=given.log.key, diagnostics=diagnostics)
 
     def solve(self, problem: Problem) -> Estimate:
