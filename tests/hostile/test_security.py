@@ -39,7 +39,7 @@ def test_every_promise_names_a_test_that_exists():
 def test_no_code_is_run_unless_it_is_named(tmp_path, monkeypatch):
     """Modules of the folder, pickles and formulas in cells are not touched; `python:` imports what it names."""
     monkeypatch.chdir(tmp_path)
-    for name in ("sitecustomize", "cael_plugin", "pandas", "torch", "trap"):
+    for name in ("sitecustomize", "cael_plugin", "pandas", "torch", "named_trap"):
         raw(tmp_path, "import pathlib; pathlib.Path('ran').write_text('x')\n", f"{name}.py")
     log = parquet(tmp_path, note=["=cmd|' /C calc'!A0"] * N)
     with pytest.raises(SystemExit) as stop:
@@ -50,8 +50,9 @@ def test_no_code_is_run_unless_it_is_named(tmp_path, monkeypatch):
         main(["evaluate", str(tmp_path / "log.npz")])
     assert not (tmp_path / "ran").exists()
     with pytest.raises(SystemExit):
-        main(["evaluate", log, "--policy", "python:trap:x", "--no-learn"])
+        main(["evaluate", log, "--policy", "python:named_trap:x", "--no-learn"])
     assert (tmp_path / "ran").exists()
+    del sys.modules["named_trap"]
 
 
 def test_nothing_leaves_the_machine(tmp_path, monkeypatch):
