@@ -154,6 +154,8 @@ class File:
             ) as file:
                 if groups and groups[-1] >= file.num_row_groups:
                     raise self.changed()
+                if lacking := [name for name in columns or () if name not in file.schema_arrow.names]:
+                    raise InputError(f"{self.path} has no column {lacking[0]!r}: it is damaged, or it was exchanged.")
                 yield from _in_runs(file, size, groups, columns, threads, most)
             return
         with self._blocks(types, columns) as (_, blocks):
