@@ -119,6 +119,20 @@ def test_the_floor_of_a_contrast_keeps_the_correlation_of_the_rows():
     assert contrast_floor((3.0, 4.0, 2.0), (1.0, None)) == pytest.approx(2.0)  # no floor binds: the error itself
     assert contrast_floor((1.0, 1.0, 0.5), (None, None)) is None
     assert contrast_floor((0.0, 1.0, 1.0), (2.0, None)) == pytest.approx(5**0.5)
+    # Rows that show almost none of an error, all of it shared, say nothing of the rest: nearly independent, not 2 - 1.
+    assert contrast_floor((1e-3, 1.0, 0.999), (2.0, 1.0)) == pytest.approx(5**0.5, rel=1e-3)
+    assert contrast_floor((1e-3, 1.0, 1.001), (2.0, 1.0)) == pytest.approx(3.0, rel=1e-3)  # the other way: all of it
+
+
+def test_an_arm_without_a_success_is_not_worse_by_the_model_that_it_is_blended_with():
+    """Ten equal arms: CAEL leaves a little of the mean reward in its estimate, which is all that its rows show."""
+    world = cael.worlds.MixedWorld("none", "clicks", n_actions=10, rate=0.02, effect=0.0)
+    log = world.sample(2000, 203)
+    assert log.rewards[log.actions == 9].sum() == 0
+    evaluation = cael.evaluate(log, np.eye(10)[9])
+    lifts = [lift_of(evaluation[name], evaluation.baseline, evaluation.controls) for name in ("Auto", "SNDR")]
+    assert lifts[0].error == pytest.approx(lifts[1].error, rel=0.1)
+    assert lifts[0].interval().width == pytest.approx(lifts[1].interval().width, rel=0.1)
 
 
 def test_an_estimate_with_a_floor_minus_itself_is_0_without_doubt():

@@ -329,10 +329,15 @@ def of_contrast(a: Diagnostics, b: Diagnostics) -> Diagnostics:
     )
 
 
+MOST_SHARED = 2.0
+
+
 def contrast_floor(errors: tuple[float, float, float], floors: tuple[float | None, float | None]) -> float | None:
     """The floor of the standard error of a - b, from the errors of a, b and a - b and the floors of a and b.
 
     Each error is raised to its floor, and the correlation that the paired rows show is kept: a - a has the floor 0.
+    Where the two are raised by very different factors, rows that show almost none of the error say little of what the
+    rest of it shares: a correlation above 0 then counts for at most MOST_SHARED times what both are raised by.
     """
     a, b, both = errors
     if floors[0] is None and floors[1] is None:
@@ -340,5 +345,9 @@ def contrast_floor(errors: tuple[float, float, float], floors: tuple[float | Non
     raised = max(a, floors[0] or 0.0), max(b, floors[1] or 0.0)
     if a == 0 or b == 0:
         return math.hypot(*raised)
-    apart = (both**2 - (a - b) ** 2) * (raised[0] / a) * (raised[1] / b)
+    factors, shared = (raised[0] / a, raised[1] / b), a**2 + b**2 - both**2  # twice the covariance
+    most = MOST_SHARED * min(factors) ** 2
+    if shared > 0 and math.prod(factors) > most:
+        return math.sqrt(max(raised[0] ** 2 + raised[1] ** 2 - shared * most, 0.0))
+    apart = (both**2 - (a - b) ** 2) * math.prod(factors)
     return math.sqrt(max((raised[0] - raised[1]) ** 2 + apart, 0.0))
