@@ -58,6 +58,7 @@ from cael.policies.policy import Policy as Policy
 from cael.policies.policy import Tabular as Tabular
 from cael.policies.policy import Uniform as Uniform
 from cael.policies.propensity import EstimatedLogging as EstimatedLogging
+from cael.policies.propensity import LoggingModel as LoggingModel
 from cael.policies.propensity import estimate_logging as estimate_logging
 from cael.policies.scored import EpsilonGreedy as EpsilonGreedy
 from cael.policies.scored import Softmax as Softmax
