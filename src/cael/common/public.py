@@ -33,6 +33,7 @@ from cael.judging.audit_checks import Frequency as Frequency
 from cael.judging.audit_checks import Period as Period
 from cael.judging.audits import Audit as Audit
 from cael.judging.audits import audit as audit
+from cael.judging.sensitivity import Sensitivity as Sensitivity
 from cael.judging.thresholds import Thresholds as Thresholds
 from cael.judging.verdict import Check as Check
 from cael.judging.verdict import Verdict as Verdict
