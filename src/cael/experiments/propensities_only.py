@@ -114,7 +114,8 @@ def page(facts: dict[str, Any]) -> str:
              "without CAEL", "ok / caution / refuse"]  # fmt: skip
     rows = [
         [
-            name, f"{of['logs']}", *(f"{pair[0]:.3g} ± {pair[1]:.1g}" for pair in (of["mse_ratio"], of["sndr_mse_ratio"])),
+            name, f"{of['logs']}",
+            *(f"{pair[0]:.3g} ± {pair[1]:.1g}" for pair in (of["mse_ratio"], of["sndr_mse_ratio"])),
             share(of["covers"], of["logs"]), share(of["lift_covers"], of["logs"]),
             "" if of["fit_error"] is None else f"{100 * of['fit_error']:.2g}", f"{of['left_out']}",
             " / ".join(f"{of['levels'][level]}" for level in ("ok", "caution", "refuse")),
@@ -122,8 +123,10 @@ def page(facts: dict[str, Any]) -> str:
         for name, of in facts["worlds"].items()
     ]  # fmt: skip
     ratio, least = facts["median_mse_ratio"], facts["least_coverage"]
-    asked = (f"Median ratio {ratio:.2f} (asked: at most {RATIO}, {_word(holds=ratio <= RATIO)}); least coverage {100 * least:.1f}% "
-             f"(asked: at least {100 * COVERS:.0f}%, {_word(holds=least >= COVERS)}).")  # fmt: skip
+    asked = (
+        f"Median ratio {ratio:.2f} (asked: at most {RATIO}, {_word(holds=ratio <= RATIO)}); least coverage "
+        f"{100 * least:.1f}% (asked: at least {100 * COVERS:.0f}%, {_word(holds=least >= COVERS)})."
+    )
     return f"{table(heads, rows)}\n{asked}\n"
 
 

@@ -13,7 +13,7 @@ from cael.log.eligible import Eligible, of_mask, sets_of
 from cael.log.logged import LoggedData
 from cael.policies.policy import Policy
 from cael.policies.scored import Softmax
-from cael.worlds.population import PopulationWorld, Population, generator
+from cael.worlds.population import Population, PopulationWorld, generator
 from cael.worlds.world import draw_actions
 
 SHAPES = ("linear", "waves", "steps", "categories", "epsilon-greedy", "rewards")
@@ -54,7 +54,7 @@ class UntoldWorld(PopulationWorld):
             contexts = np.column_stack([category[:, None] == np.arange(5), contexts[:, :2]]).astype(np.float64)
         d, k = contexts.shape[1], self.actions
         base, slopes = 0.5 * rng.standard_normal(k), rng.standard_normal((d, k)) / np.sqrt(d)
-        lean, common = rng.standard_normal((d, k)) / np.sqrt(d), 0.5 * rng.standard_normal(d)
+        lean, common = rng.standard_normal((d, k)) / np.sqrt(d), np.asarray(0.5 * rng.standard_normal(d))
         splits = rng.standard_normal((2, k))
         people = Population(contexts, k, None, self._eligible(rng))
         return _Parts(people, base, slopes, common, lean, splits)
@@ -135,8 +135,8 @@ class UntoldWorld(PopulationWorld):
 
 
 class _Parts(NamedTuple):
-    """everyone: the population. base (k,), slopes (d, k), common (d,): of the rewards. lean (d, k), splits (2, k): of the
-    logging policy."""
+    """everyone: the population. base (k,), slopes (d, k), common (d,): of the rewards. lean (d, k), splits (2, k): of
+    the logging policy."""
 
     everyone: Population
     base: Floats

@@ -35,10 +35,10 @@ from cael.experiments.trust_page import share
 from cael.experiments.untold import HIDDEN, WORLDS, bare
 
 COVERS, USUAL = 0.9, 1.3
-"""The coverage that is asked for where contexts hold everything; and the factor that is looked at where none is known."""
+"""The coverage that is asked for where contexts hold everything; the factor that is looked at where none is known."""
 ALL = {**WORLDS, **HIDDEN}
 HARD = ("rewards, 5 actions",)
-"""Worlds in which contexts hold everything, and no family the logging policy: what is asked for is not asked of them."""
+"""Worlds in which contexts hold everything, and no family the logging policy: the coverage is not asked of them."""
 
 
 @cache
@@ -70,7 +70,8 @@ def row(task: LogTask) -> dict[str, Any]:
         **asdict(task), "n": n, "k": world.n_actions, "truth": short(value), "true_lift": short(lift),
         "family": fitted.family, "off": short(apart(fitted, sound.logging, estimated)), "seconds": round(seconds, 2),
         "level": evaluation.verdict.level, "refused": [c.name for c in evaluation.verdict.checks if c.status == "fail"],
-        "best": numbers(evaluation.best, evaluation.interval), "lift": numbers(evaluation.lift, evaluation.lift_interval),
+        "best": numbers(evaluation.best, evaluation.interval),
+        "lift": numbers(evaluation.lift, evaluation.lift_interval),
         "known": numbers(known), "snips": numbers(evaluation["SNIPS"]), "factor": factor,
         "bound": [short(end) for end in bound.value_at(factor)], "sign": short(bound.factor),
     }  # fmt: skip
@@ -144,8 +145,8 @@ def _asked(facts: dict[str, Any]) -> str:
     word = {True: "holds", False: "**does not hold**"}
     return (
         f"Where contexts hold everything: least coverage {100 * least:.0f}% (asked: at least {100 * COVERS:.0f}%, "
-        f"{word[least >= COVERS]}). Where something is hidden: least coverage with the bound {100 * bound:.0f}% (asked: at "
-        f"least 95%, {word[bound >= 0.95]}). Refusals, which are not wanted: {refused} ({word[refused == 0]})."
+        f"{word[least >= COVERS]}). Where something is hidden: least coverage with the bound {100 * bound:.0f}% "
+        f"(asked: at least 95%, {word[bound >= 0.95]}). Refusals, which are not wanted: {refused} ({word[refused == 0]})."
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
@@ -278,8 +279,8 @@ def _calibrated(log: LoggedData, parts: Sequence[ActionModel], fold: Ints, frequ
     alone = loss(0.0, 0.0)
     if log.contexts.shape[1] > 0:
         for _ in range(ROUNDS):
-            strength = _least(lambda s, e=floor: loss(s, e), 2.0)
-            floor = _least(lambda e, s=strength: loss(s, e), 1.0)
+            strength = _least(partial(loss, floor=floor), 2.0)
+            floor = _least(partial(loss, strength), 1.0)
     pairs = [(p, batch.actions) for p, (batch, _) in zip(tables(strength, floor), blocks, strict=True)]
     return Calibrated(strength, floor, loss(strength, floor), alone, miscalibration(pairs))
 
