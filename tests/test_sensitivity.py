@@ -161,7 +161,7 @@ def test_the_result_the_json_and_the_verdict_say_the_same():
     assert bound.to_dict()["lift"]["low"] == bound.lift_at(1.5).low < bound.lift.low
     assert bound.sentence in evaluation.verdict.reasons
     assert bound.shift(1.0) == 0
-    with pytest.raises(cael.InputError, match="factor must be a number >= 1; got 0.9"):
+    with pytest.raises(cael.InputError, match=r"factor must be a number >= 1; got 0\.9"):
         bound.shift(0.9)
 
 

@@ -146,7 +146,8 @@ def _asked(facts: dict[str, Any]) -> str:
     return (
         f"Where contexts hold everything: least coverage {100 * least:.0f}% (asked: at least {100 * COVERS:.0f}%, "
         f"{word[least >= COVERS]}). Where something is hidden: least coverage with the bound {100 * bound:.0f}% "
-        f"(asked: at least 95%, {word[bound >= 0.95]}). Refusals, which are not wanted: {refused} ({word[refused == 0]})."
+        f"(asked: at least 95%, {word[bound >= 0.95]}). Refusals, which are not wanted: {refused} "
+        f"({word[refused == 0]})."
     )
 
 

@@ -168,7 +168,7 @@ def _spread(weight: float, weighted: float, square: float) -> float:
 
 
 def _blended(answer: Answer, part: PathPart, estimate: Estimate) -> tuple[Weighted, ...]:
-    """The smoothed and the sharp end of a blend; the sharp one is SNIPS or the doubly robust one, whichever moves more."""
+    """The smoothed and the sharp end of a blend; the sharp one is SNIPS or doubly robust, whichever moves more."""
     facts, path, columns = estimate.diagnostics.embedding, part.path, part.path.columns
     assert facts is not None
     count, noisy = len(path.bandwidths), noise_of(path)

@@ -16,7 +16,7 @@ from cael.policies.label_fit import Basis, basis_of
 from cael.policies.policy import Uniform
 
 MOST_BOOSTED, FEWEST_BOOSTED = 30, 400
-"""Boosting grows a tree for each action and round: it is tried with at most so many actions, and at least so many rows."""
+"""Boosting grows a tree for each action and round: it is tried with at most so many actions, from so many rows on."""
 FEWEST_OF_ACTION = 20
 """An action with fewer rows is no class of the boosting."""
 BOOSTED_CELLS, CELLS = 4 * 10**5, 2 * 10**7
@@ -109,7 +109,7 @@ class LogisticActions(ActionFamily):
 @final
 @dataclass(frozen=True)
 class ClassifierLogs:
-    """Logs of what a classifier predicts, at its classes, plus a shift (k,). seen: (c,) actions that are its classes."""
+    """Logs of what a classifier predicts, at its classes, plus a shift (k,). seen: (c,) actions, its classes."""
 
     model: Any
     seen: Ints
@@ -138,8 +138,8 @@ LEAST = 1e-6
 @final
 @dataclass(frozen=True)
 class ClassifierActions(ActionFamily):
-    """Any classifier of scikit-learn's kind: a copy is fitted to (contexts, actions), and predict_proba is used. It does
-    not see which actions were eligible, so that its probabilities count over those that the actions have anyway.
+    """Any classifier of scikit-learn's kind: a copy is fitted to (contexts, actions), and predict_proba is used. It
+    does not see which actions were eligible, so that its probabilities count over those that the actions have anyway.
     fewest: rows that an action must have to be one of its classes; the others keep their frequencies."""
 
     cells: ClassVar[int] = BOOSTED_CELLS

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 FOLDS = 5
 LUCE_STEPS = 50
-ROUNDS = 2
-"""The strength and the floor are fitted in turn, so often."""
+FLOORS, STRONGEST = (0.0, 0.05, 0.2, 0.5), 4.0
+"""Floors for which the best strength is looked for, before both are refined; and the largest strength."""
 BINS = 10
 """Probabilities are compared with what happened in so many groups of rows and actions."""
-CALIBRATION_CELLS = 4 * 10**6
+CALIBRATION_CELLS = 10**6
 """The calibration looks at no more rows times actions than this."""
 
 
@@ -61,10 +61,10 @@ class EstimatedLogging(Policy):
 
     Made by `estimate_logging`. Every row is predicted by a model that did not see it. family: which model it is.
     strength, floor: s and e, fitted by maximum likelihood on those predictions, which calibrates them; a strength of 0
-    means that the contexts say nothing about the action. loss: mean of -log mu(a_i|x_i) of the held-out predictions; loss_frequencies: the same for
-    the frequencies alone. miscalibration: what they could still gain, in the same unit, if rows and actions of about
-    the same probability got what happened there. tried: (family, loss + miscalibration) on the first fold.
-    trained_on: rows in the training of each fold. seed: of the folds.
+    means that the contexts say nothing about the action. loss: mean of -log mu(a_i|x_i) of the held-out predictions;
+    loss_frequencies: the same for the frequencies alone. miscalibration: what they could still gain, in the same unit,
+    if rows and actions of about the same probability got what happened there. tried: (family, loss + miscalibration)
+    on the first fold. trained_on: rows in the training of each fold. seed: of the folds.
     """
 
     trusted: ClassVar[bool] = True
@@ -155,10 +155,9 @@ def estimated(
     parts = (best.model, *(fits.without(best.family, number) for number in range(1, len(held_out))))
     final = _calibrated(log, parts, fold, frequencies)
     return EstimatedLogging(
-        n_actions=log.n_actions, family=best.family.label, strength=final.strength, floor=final.floor, loss=final.loss,
-        loss_frequencies=final.loss_frequencies, miscalibration=final.miscalibration,
-        trained_on=fits.rows(best.family), seed=how.seed, tried=tuple((one.family.label, one.score) for one in tried), _parts=parts,
-        _fold=frozen(fold), _frequencies=frozen(frequencies),
+        n_actions=log.n_actions, family=best.family.label, **vars(final), trained_on=fits.rows(best.family),
+        seed=how.seed, tried=tuple((one.family.label, one.score) for one in tried), _parts=parts, _fold=frozen(fold),
+        _frequencies=frozen(frequencies),
     )  # fmt: skip
 
 
@@ -278,9 +277,10 @@ def _calibrated(log: LoggedData, parts: Sequence[ActionModel], fold: Ints, frequ
     strength = floor = 0.0
     alone = loss(0.0, 0.0)
     if log.contexts.shape[1] > 0:
-        for _ in range(ROUNDS):
-            strength = _least(partial(loss, floor=floor), 2.0)
-            floor = _least(partial(loss, strength), 1.0)
+        strengths = {floor: _least(partial(loss, floor=floor), STRONGEST) for floor in FLOORS}
+        first = min(FLOORS, key=lambda floor: loss(strengths[floor], floor))
+        floor = _least(partial(loss, strengths[first]), 1.0)
+        strength = _least(partial(loss, floor=floor), STRONGEST)
     pairs = [(p, batch.actions) for p, (batch, _) in zip(tables(strength, floor), blocks, strict=True)]
     return Calibrated(strength, floor, loss(strength, floor), alone, miscalibration(pairs))
 
@@ -322,7 +322,7 @@ def warning(policy: EstimatedLogging, d: int) -> str:
         f"from the {d} context numbers" if d else "from the frequencies of the actions alone (there are no contexts)"
     )
     return (
-        f"There are no logged propensities: they were estimated {source}. Every weight rests on the assumption that "
-        "the logging policy looked at nothing else; intervals do not include the error of this estimate. Log the "
-        "propensities if you can."
+        f"There are no logged propensities: they were estimated {source} ({policy.family}). Every weight rests on the "
+        "assumption that the logging policy looked at nothing else; intervals do not include the error of this "
+        "estimate. Log the propensities if you can."
     )
