@@ -108,6 +108,9 @@ def summary(lines: Lines) -> dict[str, Any]:
     }
 
 
+NONE = "Not measured yet; `python -m cael.experiments.propensities_only --out docs/results/propensities_only.json` does it.\n"
+
+
 def page(facts: dict[str, Any]) -> str:
     """The table of the documentation, and a sentence on what is asked for."""
     heads = ["world", "logs", "MSE, fitted over known", "SNDR's", "covers, %", "lift covers, %", "error of the fit, %",

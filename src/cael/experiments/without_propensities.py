@@ -117,6 +117,9 @@ def summary(lines: Lines) -> dict[str, Any]:
     return {"worlds": {name: of_world(some) for name, some in by_name.items() if some}}
 
 
+NONE = "Not measured yet; `python -m cael.experiments.without_propensities --out docs/results/without_propensities.json` does it.\n"
+
+
 def page(facts: dict[str, Any]) -> str:
     """The table of the documentation, and what is asked for."""
     heads = ["world", "rows", "logs", "chosen", "off, %", "ok / caution / refuse", "covers, %", "lift covers, %",
