@@ -7,6 +7,7 @@ import doctest
 import importlib
 import io
 import itertools
+import json
 import pkgutil
 import re
 import runpy

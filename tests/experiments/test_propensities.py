@@ -2,6 +2,7 @@
 
 import json
 import math
+import subprocess
 import sys
 
 import numpy as np
@@ -78,10 +79,14 @@ def test_unknown_worlds_are_named():
 
 
 def test_the_summary_counts_what_the_lines_say():
-    line = {"world": SMALL[1], "seed": 1, "n": 10, "k": 2, "truth": 1.0, "true_lift": 0.5, "family": "logistic", "off": 0.1,
-            "seconds": 1.0, "level": "caution", "refused": [], "best": [0.0, -1.0, 0.5], "lift": [0.4, 0.3, 0.6],
-            "known": [1.0, 0.5, 1.5], "snips": [1.0, 0.9, 1.2], "factor": 1.2, "bound": [-2.0, 1.1], "sign": 1.3}  # fmt: skip
-    of = without_propensities.of_world([line, {**line, "level": "refuse", "refused": ["support"], "bound": [2.0, 3.0]}])
+    line = {
+        "world": SMALL[1], "seed": 1, "n": 10, "k": 2, "truth": 1.0, "true_lift": 0.5, "family": "logistic",
+        "off": 0.1, "seconds": 1.0, "level": "caution", "refused": [], "best": [0.0, -1.0, 0.5],
+        "lift": [0.4, 0.3, 0.6], "known": [1.0, 0.5, 1.5], "snips": [1.0, 0.9, 1.2], "factor": 1.2,
+        "bound": [-2.0, 1.1], "sign": 1.3,
+    }  # fmt: skip
+    broken = {**line, "level": "refuse", "refused": ["support"], "bound": [2.0, 3.0]}
+    of = without_propensities.of_world([line, broken])
     counts = {name: of[name] for name in ("covers", "lift_covers", "snips_covers", "known_covers", "bound_covers")}
     assert counts == {"covers": 0, "lift_covers": 2, "snips_covers": 2, "known_covers": 2, "bound_covers": 1}
     assert (of["width"], of["levels"]["refuse"]) == (1.5, 1)
@@ -98,7 +103,7 @@ def test_ratios_of_squared_errors_have_their_error():
     assert np.mean([error for _, error in draws]) == pytest.approx(np.std([value for value, _ in draws]), rel=0.15)
 
 
-def test_neither_needs_more_than_numpy_scipy_and_scikit_learn(monkeypatch):
+def test_neither_needs_more_than_numpy_scipy_and_scikit_learn():
     code = (
         "import sys\n"
         "class Block:\n"
@@ -110,7 +115,5 @@ def test_neither_needs_more_than_numpy_scipy_and_scikit_learn(monkeypatch):
         "from cael.experiments.resumed import LogTask\n"
         f"print(b.row(LogTask({SMALL[0]!r}, 100))['level'])\n"
     )
-    import subprocess
-
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "caution", done.stderr

@@ -108,7 +108,8 @@ def summary(lines: Lines) -> dict[str, Any]:
     }
 
 
-NONE = "Not measured yet; `python -m cael.experiments.propensities_only --out docs/results/propensities_only.json` does it.\n"
+COMMAND = "python -m cael.experiments.propensities_only --out docs/results/propensities_only.json"
+NONE = f"Not measured yet; `{COMMAND}` does it.\n"
 
 
 def page(facts: dict[str, Any]) -> str:

@@ -117,7 +117,8 @@ def summary(lines: Lines) -> dict[str, Any]:
     return {"worlds": {name: of_world(some) for name, some in by_name.items() if some}}
 
 
-NONE = "Not measured yet; `python -m cael.experiments.without_propensities --out docs/results/without_propensities.json` does it.\n"
+COMMAND = "python -m cael.experiments.without_propensities --out docs/results/without_propensities.json"
+NONE = f"Not measured yet; `{COMMAND}` does it.\n"
 
 
 def page(facts: dict[str, Any]) -> str:
