@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from cael.errors import InputError
-from cael.io.files import File, find
+from cael.io.convert import tables_in
+from cael.io.files import File
 from cael.io.kinds import is_text, kind_of
 
 if TYPE_CHECKING:
@@ -57,6 +58,11 @@ class Source:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self.types)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was done to read the files, each sentence once."""
+        return tuple(dict.fromkeys(note for file in self.files for note in file.notes))
 
     def type_of(self, column: str) -> Any:
         return dict(self.types)[column]
@@ -178,7 +184,7 @@ def paths_of(source: Any) -> list[str | Path]:
 def files_of(paths: Sequence[str | Path]) -> tuple[tuple[File, ...], str]:
     """The files that paths mean, and a name for all of them."""
     name = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
-    return tuple(file for path in paths for file in find(path)), name
+    return tuple(file for path in paths for file in tables_in(path)), name
 
 
 def table_of(files: tuple[File, ...], name: str, *, same_kinds: bool = False) -> Source:

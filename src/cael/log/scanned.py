@@ -316,7 +316,7 @@ def scan(
         calendar = calendar_of(roles, sets, known_actions)
     except InputError as error:
         raise (error if name in str(error) else type(error)(f"{name}: {error}")) from None
-    notes = [columns_found(roles), *notes]
+    notes = [*table.notes, columns_found(roles), *notes]
     if word in (ESTIMATE, "none"):
         roles = replace(roles, propensity=None)
     if word == "none" or logging is None:
