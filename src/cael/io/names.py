@@ -1,5 +1,6 @@
 """The public names of `cael.io`, and where they come from."""
 
+from cael.io.databases import Query
 from cael.io.numpy_files import load_log, load_policy, save_log
 from cael.io.obp import from_obp
 from cael.io.roles import Columns
@@ -10,6 +11,7 @@ __all__ = [
     "Columns",
     "LogTable",
     "PolicySpec",
+    "Query",
     "from_obp",
     "load_log",
     "load_policy",

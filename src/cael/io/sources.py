@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from cael.errors import InputError
 from cael.io.convert import tables_in
+from cael.io.databases import Query, masked
 from cael.io.files import File
 from cael.io.kinds import is_text, kind_of
 
@@ -175,15 +176,17 @@ def open_source(source: Any) -> Source:
     return table_of(*files_of(paths)) if paths else _from_memory(source)
 
 
-def paths_of(source: Any) -> list[str | Path]:
-    """The paths that a path, or a list of them, means; none where it is a table."""
-    paths = [source] if isinstance(source, str | Path) else source
-    return list(paths) if isinstance(paths, list | tuple) and all(isinstance(p, str | Path) for p in paths) else []
+def paths_of(source: Any) -> list[str | Path | Query]:
+    """The paths and queries that one, or a list of them, means; none where it is a table."""
+    paths = [source] if isinstance(source, str | Path | Query) else source
+    known = isinstance(paths, list | tuple) and all(isinstance(path, str | Path | Query) for path in paths)
+    return list(paths) if known else []
 
 
-def files_of(paths: Sequence[str | Path]) -> tuple[tuple[File, ...], str]:
+def files_of(paths: Sequence[str | Path | Query]) -> tuple[tuple[File, ...], str]:
     """The files that paths mean, and a name for all of them."""
-    name = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+    first = masked(str(paths[0]))
+    name = first if len(paths) == 1 else f"{first} and {len(paths) - 1} more"
     return tuple(file for path in paths for file in tables_in(path)), name
 
 
