@@ -34,12 +34,23 @@ class Counts:
 
     decisions: int = 0
     named: Counter[tuple[str, ...]] = field(default_factory=Counter)
-    whole: dict[tuple[str, ...], bool] = field(default_factory=dict)
+    ids: dict[tuple[str, ...], set[Any]] = field(default_factory=dict)
+    places: int = 0
     kinds: Kinds = field(default_factory=dict)
     outcomes: set[str] = field(default_factory=set)
     skipped: int = 0
     dangling: int = 0
     slots: bool = False
+
+    def whole(self, name: tuple[str, ...] | None) -> bool:
+        """Whether the actions that are named so are whole numbers; places are."""
+        return name is None or all(map(_is_whole, self.ids[name]))
+
+    def labels(self, name: tuple[str, ...] | None) -> tuple[Any, ...]:
+        """All of these actions."""
+        if name is None:
+            return tuple(range(1, self.places + 1))
+        return tuple(sorted(self.ids[name] if self.whole(name) else map(str, self.ids[name])))
 
 
 @final
@@ -92,7 +103,8 @@ def read_dsjson(files: Sequence[File]) -> tuple[File, ...]:
     for file in files:
         with file.watched():
             rows = _batches(decisions_of(file.path, Counts()), counts, name, schema)
-            written.append(spooled(folder, file.path.name, schema, rows, source=str(file.path), notes=notes))
+            kept = {"source": str(file.path), "notes": notes, "actions": counts.labels(name)}
+            written.append(spooled(folder, file.path.name, schema, rows, **kept))
     return tuple(written)
 
 
@@ -233,8 +245,8 @@ def _count(decision: Decision, counts: Counts) -> None:
     counts.decisions += 1
     for key in _names_all(decision.actions):
         counts.named[key] += 1
-        ids = [id_of(action, key) for action in decision.actions]
-        counts.whole[key] = counts.whole.get(key, True) and all(map(_is_whole, ids))
+        counts.ids.setdefault(key, set()).update(id_of(action, key) for action in decision.actions)
+    counts.places = max(counts.places, len(decision.actions))
     counts.kinds = kinds_with(counts.kinds, features_of(decision.where, decision.shared))
     counts.outcomes |= outcomes_of(decision).keys()
 
@@ -274,7 +286,7 @@ def outcomes_of(decision: Decision) -> dict[str, float]:
 def _schema(counts: Counts, name: tuple[str, ...] | None) -> Any:
     import pyarrow as pa
 
-    label = pa.int64() if name is None or counts.whole[name] else pa.string()
+    label = pa.int64() if counts.whole(name) else pa.string()
     number, text = pa.float64(), pa.string()
     columns = [
         ("decision_id", text), ("timestamp", text), ("action", label), ("reward", number), ("propensity", number),
@@ -302,8 +314,9 @@ def _batches(
     import pyarrow as pa
 
     rows: list[dict[str, Any]] = []
+    whole = counts.whole(name)
     for decision in decisions:
-        rows.append(_row(decision, counts, name))
+        rows.append(_row(decision, counts, name, whole))
         if len(rows) == BATCH:
             yield pa.RecordBatch.from_pylist(rows, schema)
             rows = []
@@ -311,10 +324,9 @@ def _batches(
         yield pa.RecordBatch.from_pylist(rows, schema)
 
 
-def _row(decision: Decision, counts: Counts, name: tuple[str, ...] | None) -> dict[str, Any]:
+def _row(decision: Decision, counts: Counts, name: tuple[str, ...] | None, whole: bool) -> dict[str, Any]:
     ids = [at + 1 if name is None else id_of(action, name) for at, action in enumerate(decision.actions)]
-    if name is not None and not counts.whole[name]:
-        ids = list(map(str, ids))
+    ids = ids if whole else list(map(str, ids))
     state = decision.event.get("VWState")
     row = {
         "decision_id": decision.id or None, "timestamp": decision.event.get("Timestamp"),

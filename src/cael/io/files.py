@@ -55,7 +55,7 @@ class File:
 
     copy: its content as Arrow, where it had to be read whole to know the types of the columns (CSV). stamp: its size,
     time of modification and identity when it was found; what is read later must have the same. held: what a temporary
-    file needs to stay. notes: what was done to read it.
+    file needs to stay. notes: what was done to read it. actions: that it names, taken or not.
     """
 
     path: Path
@@ -65,6 +65,7 @@ class File:
     stamp: Stamp | None = None
     held: Any = field(default=None, compare=False, repr=False)
     notes: tuple[str, ...] = ()
+    actions: tuple[Any, ...] = ()
 
     def opened(self) -> File:
         """The file, with a copy of its content where it must be read whole."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator, Sequence
+from math import isinf
 from pathlib import Path
 from typing import Any
 
@@ -116,13 +117,24 @@ def _too_deep(path: Path, number: int) -> InputError:
 def loaded(path: Path, number: int, line: bytes) -> Any:
     """The value of one line, or an error that names it."""
     try:
-        return json.loads(line) if line.strip() else {}
+        return json.loads(line, object_pairs_hook=_once) if line.strip() else {}
+    except KeyError as error:
+        raise InputError(f"{path}: line {number} has the name {error.args[0]!r} twice in one object.") from None
     except ValueError as error:
         reason = getattr(error, "msg", str(error))
         at = f", character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else ""
         raise InputError(f"{path}: line {number} is not JSON ({reason}{at}): {_start(line)}.") from None
     except RecursionError:
         raise _too_deep(path, number) from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object, whose names must differ."""
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise KeyError(next(name for at, name in enumerate(names) if name in names[:at]))
+    return value
 
 
 def _start(line: bytes) -> str:
@@ -220,6 +232,8 @@ def _note_kinds(
     if value is None:
         return
     kind = KINDS[type(value)]
+    if isinstance(value, float) and isinf(value):
+        raise InputError(f"{path}: line {number}: {place[-1]!r} is a number too large to be stored.")
     if place and kinds.setdefault(place, kind) != kind:
         name = "_".join(part for part in place if part != "[]")
         raise InputError(

@@ -65,6 +65,11 @@ class Source:
         """What was done to read the files, each sentence once."""
         return tuple(dict.fromkeys(note for file in self.files for note in file.notes))
 
+    @property
+    def actions(self) -> list[Any]:
+        """Actions that the files name, taken or not, where their format says so."""
+        return list(dict.fromkeys(action for file in self.files for action in file.actions))
+
     def type_of(self, column: str) -> Any:
         return dict(self.types)[column]
 

@@ -51,7 +51,8 @@ def temporary(name: str) -> Folder:
 
 
 def spooled(
-    folder: Folder, name: str, schema: Any, batches: Iterable[Any], *, source: str, notes: tuple[str, ...] = ()
+    folder: Folder, name: str, schema: Any, batches: Iterable[Any], *, source: str, notes: tuple[str, ...] = (),
+    actions: tuple[Any, ...] = (),
 ) -> File:  # fmt: skip
     """Record batches as a file of that name in the folder. source: where they come from, for messages."""
     import pyarrow.parquet as pq
@@ -68,7 +69,7 @@ def spooled(
     finally:
         with writing(source):
             writer.close()
-    return File(path, "parquet", stamp=stamp_of(path), held=folder, notes=notes)
+    return File(path, "parquet", stamp=stamp_of(path), held=folder, notes=notes, actions=actions)
 
 
 def _file_name(name: str, folder: Path) -> str:

@@ -373,7 +373,7 @@ def actions_of_log(
     distinct = distinct_actions(tasks, column, types, budget.workers)
     if not distinct:
         raise InputError(f"column {column!r} of {table.name} holds no action.")
-    known, notes = from_log(column, distinct, None)
+    known, notes = from_log(column, sorted({*distinct, *table.actions}), None)
     return known, [*notes, f"The {len(known)} actions were found by reading column {column!r} once."]
 
 
