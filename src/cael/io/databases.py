@@ -99,6 +99,7 @@ def secrets_in(url: str) -> list[str]:
     login = re.split(r"[?#]", rest, maxsplit=1)[0].rpartition("@")[0]
     values = [login, *login.split(":", 1)[1:]]
     values += [value for name, value in parse_qsl(urlsplit(url).query) if name.lower() in SECRETS]
+    values += [part for value in values for part in re.split("[:/@?#&=]", value) if len(part) > 3]  # as a driver may split it
     both = {url, *values, *map(unquote, values)}
     return sorted((value for value in both if value), key=len, reverse=True)
 
@@ -167,7 +168,8 @@ def _duckdb(query: Query) -> Iterator[Any]:
     if not path.is_file():
         raise InputError(f"there is no file {path}.")
     with readable(path), closing(driver.connect(str(path), read_only=True)) as connection:
-        yield connection.execute(query.text).fetch_record_batch(ROWS)
+        rows = connection.execute(query.text)
+        yield rows.to_arrow_reader(ROWS) if hasattr(rows, "to_arrow_reader") else rows.fetch_record_batch(ROWS)
 
 
 OPENERS: dict[str, Callable[[Query], Any]] = {"postgresql": _postgresql, "sqlite": _sqlite, "duckdb": _duckdb}
