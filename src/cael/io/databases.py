@@ -168,8 +168,10 @@ def _duckdb(query: Query) -> Iterator[Any]:
     if not path.is_file():
         raise InputError(f"there is no file {path}.")
     with readable(path), closing(driver.connect(str(path), read_only=True)) as connection:
-        rows = connection.execute(query.text)
-        yield rows.to_arrow_reader(ROWS) if hasattr(rows, "to_arrow_reader") else rows.fetch_record_batch(ROWS)
+        rows = connection.sql(query.text)
+        if rows is None:
+            raise InputError(f"{query}: the query gives no rows: expected a select. It was: {query.text[:200]}")
+        yield rows.to_arrow_reader(ROWS) if hasattr(rows, "to_arrow_reader") else rows.fetch_arrow_reader(ROWS)
 
 
 OPENERS: dict[str, Callable[[Query], Any]] = {"postgresql": _postgresql, "sqlite": _sqlite, "duckdb": _duckdb}
