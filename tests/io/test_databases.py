@@ -79,17 +79,17 @@ def same(source: Any, parquet: Path) -> None:
 
 
 def test_postgresql(postgres: str, parquet: Path) -> None:
-    same(cael.io.Query(postgres, "select * from clicks order by at"), parquet)
+    same(cael.io.Query(postgres, "select * from clicks order by 1"), parquet)
 
 
 def test_types_of_postgresql(postgres: str) -> None:
     """Exact decimals are numbers; intervals and ids are text."""
-    log = cael.read(cael.io.Query(postgres, "select * from clicks order by at"), {"reward": "exact", **ROLES})
+    log = cael.read(cael.io.Query(postgres, "select * from clicks order by 1"), {"reward": "exact", **ROLES})
     assert log.rewards == pytest.approx(table()["reward"].to_numpy())
 
 
 def test_sqlite(sqlite: str, parquet: Path) -> None:
-    same(cael.io.Query(sqlite, "select * from clicks order by at"), parquet)
+    same(cael.io.Query(sqlite, "select * from clicks order by 1"), parquet)
 
 
 def test_duckdb(tmp_path: Path, parquet: Path) -> None:
@@ -98,7 +98,7 @@ def test_duckdb(tmp_path: Path, parquet: Path) -> None:
     with duckdb.connect(str(path)) as connection:
         connection.execute(f"create table clicks as from '{parquet}'")
     same(cael.io.Query(str(path), table="clicks"), parquet)
-    same(cael.io.Query(f"duckdb:///{path}", "from clicks order by at"), parquet)
+    same(cael.io.Query(f"duckdb:///{path}", "from clicks order by 1"), parquet)
     with pytest.raises(InputError, match="--query"):
         cael.read(path)
 
