@@ -31,8 +31,9 @@ from cael.errors import CaelError, NeedsError
 from cael.estimators.estimator import Estimator
 from cael.experiments import broken, registry
 from cael.experiments.ledger import append, in_parallel, read_lines
+from cael.experiments.trust_counts import POPULATION, SOUND
 from cael.experiments.trust_page import page
-from cael.experiments.trust_summary import POPULATION, SOUND, summary
+from cael.experiments.trust_summary import summary
 from cael.log.logged import LoggedData
 from cael.policies.policy import Policy, Tabular, probabilities
 from cael.worlds import LearningWorld, MixedWorld, random_world, wide
