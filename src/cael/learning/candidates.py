@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from cael.common.types import Array, Floats, Ints
 from cael.learning.evidence import Evidence
 from cael.learning.plays import Play
 from cael.learning.rules import Rule
-from cael.learning.scorers import ClusterScores, LinearScores, NetworkScores, RidgeScores, SameScores, Scorer, spread_of
+from cael.learning.scorers import ClusterScores, LinearScores, NetworkScores, RidgeScores, SameScores, Scorer
 from cael.learning.tree_search import search_of
 from cael.outcomes.ridge import Ridge
 
@@ -71,7 +71,11 @@ def plays_for(k: int) -> tuple[Play, ...]:
 
 def scored(name: str, scorers: list[Scorer], evidence: Evidence) -> Candidate:
     """A candidate by its scorers."""
-    spread = spread_of(scorers[-1], evidence.log.whole.part(slice(0, min(PROBE, len(evidence)))))
+    rows = np.arange(min(PROBE, len(evidence)))
+    parts = [
+        scorers[-1].on(batch, evidence.table[own].astype(np.float64)).var(axis=1) for own, batch, _ in evidence.blocks(rows)
+    ]
+    spread = float(np.sqrt(np.concatenate(parts).mean()))
     return Candidate(name, tuple(scorers), plays=plays_for(evidence.log.n_actions), spread=spread)
 
 
@@ -83,8 +87,9 @@ def network(evidence: Evidence, allowed: Array | None, seed: int) -> Candidate:
 
 def ridge(evidence: Evidence, allowed: Array | None, seed: int) -> Candidate:
     """Ridge regression, with interactions where they predict better."""
-    models = [*Ridge().fit_without(evidence.log, list(evidence.model.folds), seed), Ridge().fit(evidence.log, seed)]
-    return scored("ridge", [RidgeScores(model) for model in models], evidence)  # type: ignore[arg-type]
+    fitted = evidence.model.ridge or Ridge().fit_without(evidence.log, list(evidence.model.folds), seed)
+    models: tuple[Any, ...] = tuple(fitted)
+    return scored("ridge", [RidgeScores(own) for own in (*((model,) for model in models), models)], evidence)
 
 
 def linear(evidence: Evidence, allowed: Array | None, seed: int) -> Candidate:

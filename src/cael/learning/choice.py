@@ -10,6 +10,7 @@ import numpy as np
 
 from cael.common.types import Array, Floats, Ints
 from cael.inference.intervals import quantile
+from cael.judging.thresholds import DEFAULT
 from cael.learning.candidates import Candidate
 from cael.learning.evidence import Evidence
 from cael.learning.limits import Limits
@@ -20,6 +21,8 @@ from cael.policies.policy import Uniform, probabilities
 
 PESSIMISM = 0.5
 """Standard errors that are taken off a lift before the best is chosen: of many candidates the best one is lucky."""
+ROOM = 1.5
+"""The certificate must rest on so many times the effective sample size below which it is refused."""
 
 
 @final
@@ -123,16 +126,19 @@ def tried(
     totals = [Totals(len(evidence)) for _ in plays]
     for fold in range(evidence.folds):
         for rows, batch, old in evidence.blocks(np.flatnonzero(evidence.fold == fold)):
-            for total, p in zip(totals, advised(candidate, fold, batch, old, allowed), strict=True):
+            known = evidence.table[rows].astype(np.float64)
+            for total, p in zip(totals, advised(candidate, fold, batch, old, known, allowed), strict=True):
                 total.add(evidence, rows, p, old)
     return plays, [total.measured(evidence) for total in totals]
 
 
-def advised(candidate: Candidate, fold: int, batch: Batch, old: Floats, allowed: Array | None) -> list[Floats]:
-    """What a candidate does on rows of a fold that it did not see, by each of its plays."""
+def advised(
+    candidate: Candidate, fold: int, batch: Batch, old: Floats, predicted: Floats, allowed: Array | None
+) -> list[Floats]:
+    """What a candidate does on rows of a fold that it did not see, by each of its plays. predicted: by the model."""
     if candidate.rules:
         return [candidate.rules[fold].advised(batch, old)]
-    scores = candidate.scorers[fold].scores(batch)
+    scores = candidate.scorers[fold].on(batch, predicted)
     return played(scores, among(old, allowed), candidate.plays, candidate.spread)
 
 
@@ -166,6 +172,8 @@ def point_of(
     changed = (1 - e) * share * rule.changed + e * explored.changed
     promise = careful * passes if spread > 0 and careful > limits.min_lift else min(careful - limits.min_lift, 0.0)
     second = 1 + (share * (1 - e)) ** 2 * (rule.second - 1)
+    if left < ROOM * DEFAULT.effective_rows[1] * second:  # a certificate that rests on so few rows is refused
+        promise = min(promise, 0.0) - second
     return PathPoint(name, "" if play is None else play.words, lift, float(error), second, changed, share, promise)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -12,9 +12,13 @@ from cael.learning.evidence import Evidence
 from cael.learning.learned_policy import LearnedPolicy
 from cael.learning.rules import KEEP, TreeRule
 from cael.learning.tree_search import Search, search_of
+from cael.log.logged import Batch
+from cael.policies.policy import probabilities
 
-MOST_ROWS = 4000
-"""Rows on which a policy is looked at, to put it into words."""
+MOST_ROWS, MOST_CONTEXTS = 400, 50
+"""Rows on which a policy is looked at, to put it into words, and contexts that are tried."""
+ALIKE = 0.4
+"""A tree is shown where it makes at least so many of a policy's decisions."""
 SURROGATE = 2
 """Depth of the tree that stands for a policy that is none."""
 MOST_ACTIONS = 5
@@ -35,16 +39,17 @@ class LeafFacts:
 @final
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """What a policy does on the rows that it was learned from. changed: share of decisions that differ from those of
-    the old policy. tree: the policy's own, or one that resembles it; agrees: the share of its decisions in that tree
-    (None: it is its own). leaves: of the tree, by node. actions: (action, old share, new share), the largest changes
-    first."""
+    """What a policy does on some rows that it was learned from. facts: of all of them. tree: the policy's own, or one
+    that resembles it; agrees: the share of its decisions in that tree (None: it is its own). leaves: of its own tree,
+    by node. actions: (action, old share, new share), the largest changes first. decides: (context, share of the
+    decisions that change where it is that of another row)."""
 
-    changed: float
+    facts: LeafFacts
     tree: TreeRule
     agrees: float | None
     leaves: dict[int, LeafFacts]
     actions: tuple[tuple[int, float, float], ...]
+    decides: tuple[tuple[int, float], ...]
 
 
 @final
@@ -64,36 +69,53 @@ class Imitated:
 
 
 def seen_on(policy: LearnedPolicy, evidence: Evidence) -> Seen:
-    """What a policy does on the rows that it was learned from, or on some of them."""
-    n = len(evidence)
-    rows = np.linspace(0, n - 1, min(n, MOST_ROWS, max(200, 2**22 // evidence.log.n_actions))).astype(np.intp)
-    new, old = np.empty((2, len(rows), evidence.log.n_actions))
-    place = 0
-    for _, batch, usual in evidence.blocks(rows):
-        part = slice(place, place := place + len(batch))
-        new[part], old[part] = policy.mixed(policy.rule.advised(batch, usual), usual, batch), usual
-    tree, agrees = policy.rule, None
-    if not isinstance(tree, TreeRule):
-        tree, agrees = imitation(evidence, rows, new)
-    leaf = tree.leaves(evidence.log.contexts[rows])
-    away, table = np.maximum(new - old, 0.0).sum(axis=1), evidence.table[rows]
-    expected = [np.einsum("ij,ij->i", p, table) for p in (new, old)]
-    leaves = {
-        int(node): LeafFacts(float(at.mean()), *(float(values[at].mean()) for values in (away, *expected)))
-        for node in np.unique(leaf)
-        for at in (leaf == node,)
-    }
-    return Seen(float(away.mean()), tree, agrees, leaves, moved(old.mean(axis=0), new.mean(axis=0)))
+    """What a policy does on some rows that it was learned from."""
+    rows = np.arange(len(evidence))
+    new, old = played_on(policy, evidence, evidence.log.whole)
+    tree = policy.rule if isinstance(policy.rule, TreeRule) else None
+    away, decides = np.maximum(new - old, 0.0).sum(axis=1), deciders(policy, evidence, new)
+    facts = facts_of(rows, away, evidence, new, old)
+    if tree is not None:
+        leaf = tree.leaves(evidence.log.contexts)
+        leaves = {int(node): facts_of(np.flatnonzero(leaf == node), away, evidence, new, old) for node in np.unique(leaf)}
+        return Seen(facts, tree, None, leaves, moved(old.mean(axis=0), new.mean(axis=0)), decides)
+    tree, agrees = imitation(evidence, new)
+    return Seen(facts, tree, agrees, {}, moved(old.mean(axis=0), new.mean(axis=0)), decides)
 
 
-def imitation(evidence: Evidence, rows: Ints, new: Floats) -> tuple[TreeRule, float]:
+def facts_of(rows: Ints, away: Floats, evidence: Evidence, new: Floats, old: Floats) -> LeafFacts:
+    """Of some of the rows."""
+    table = evidence.table[rows]
+    expected = [float(np.einsum("ij,ij->i", p[rows], table).mean()) for p in (new, old)]
+    return LeafFacts(len(rows) / len(evidence), float(away[rows].mean()), *expected)
+
+
+def played_on(policy: LearnedPolicy, evidence: Evidence, whole: Batch) -> tuple[Floats, Floats]:
+    """(n, k) of the policy and of the old one."""
+    parts = [(probabilities(policy, part), probabilities(policy.old, part)) for part in whole.parts()]
+    new, old = (np.concatenate(tables) for tables in zip(*parts, strict=True))
+    return new, old
+
+
+def deciders(policy: LearnedPolicy, evidence: Evidence, new: Floats) -> tuple[tuple[int, float], ...]:
+    """(context, share of the decisions that change where it is that of another row), the largest first."""
+    whole, d = evidence.log.whole, evidence.log.contexts.shape[1]
+    order, shares = np.random.default_rng(0).permutation(len(new)), []
+    for feature in range(min(d, MOST_CONTEXTS)):
+        contexts = whole.contexts.copy()
+        contexts[:, feature] = contexts[order, feature]
+        other = played_on(policy, evidence, replace(whole, contexts=contexts))[0]
+        shares.append((feature, float(np.maximum(other - new, 0.0).sum(axis=1).mean())))
+    return tuple(sorted(shares, key=lambda pair: -pair[1]))[:MOST_ACTIONS]
+
+
+def imitation(evidence: Evidence, new: Floats) -> tuple[TreeRule, float]:
     """The tree that agrees most with a policy, and how often."""
-    log = evidence.log.take(rows)
-    imitated: Any = Imitated(log, new, np.zeros(len(rows)))
+    imitated: Any = Imitated(evidence.log, new, np.zeros(len(new)))
     search: Search = search_of(imitated, None)
-    tree = search.grown(np.arange(len(rows)), SURROGATE)
-    chosen = tree.actions(log.contexts)
-    return tree, float(np.where(chosen >= 0, new[np.arange(len(rows)), np.maximum(chosen, 0)], 0.0).mean())
+    tree = search.grown(np.arange(len(new)), SURROGATE)
+    chosen = tree.actions(evidence.log.contexts)
+    return tree, float(np.where(chosen >= 0, new[np.arange(len(new)), np.maximum(chosen, 0)], 0.0).mean())
 
 
 def moved(old: Floats, new: Floats) -> tuple[tuple[int, float, float], ...]:
@@ -104,14 +126,20 @@ def moved(old: Floats, new: Floats) -> tuple[tuple[int, float, float], ...]:
 
 def explanation(policy: LearnedPolicy, seen: Seen) -> str:
     """The policy in words."""
-    lines = [f"Policy: {policy.kind}. {mixture(policy)}It changes {seen.changed:.0%} of the decisions."]
+    facts = seen.facts
+    lines = [
+        f"Policy: {policy.kind}. {mixture(policy)}It changes {facts.changed:.0%} of the decisions; the reward model "
+        f"expects {facts.new:.4g} of it and {facts.old:.4g} of the old policy."
+    ]
     if seen.agrees is None:
-        lines.append("The tree:")
-    else:
-        lines.append(f"A tree that makes {seen.agrees:.0%} of its decisions:")
-    lines += tree_lines(policy, seen)
+        lines += ["The tree:", *tree_lines(policy, seen)]
+    elif seen.agrees >= ALIKE:
+        lines += [f"A tree that makes {seen.agrees:.0%} of its decisions:", *tree_lines(policy, seen)]
+    if seen.decides and seen.decides[0][1] > 0:
+        lines.append("How many decisions change where a context is that of another row:")
+        lines += [f"  {context_of(policy, feature)}: {share:.0%}" for feature, share in seen.decides if share > 0]
     if seen.actions:
-        lines.append("The actions whose share of the decisions changes most:")
+        lines.append("Share of the decisions, of the actions that change most:")
         lines += [f"  {label_of(policy, a)}: {old:.1%} -> {new:.1%}" for a, old, new in seen.actions]
     return "\n".join(lines)
 

@@ -10,7 +10,8 @@ from typing import Any, final
 from cael.inference.estimate import Estimate
 from cael.inference.intervals import Interval
 from cael.learning.choice import PathPoint
-from cael.learning.explained import explanation
+from cael.learning.evidence import Evidence
+from cael.learning.explained import explanation, seen_on
 from cael.learning.export import as_python, as_sql
 from cael.learning.learned_policy import LearnedPolicy
 from cael.learning.limits import Limits
@@ -32,10 +33,9 @@ class Learned(Shown):
 
     decision: "ship", or "keep" the old policy. reasons: of that, each a sentence. policy: what was learned, a policy like
     any other. evaluation: its certificate, an evaluation on rows that took no part in learning or choosing it. path:
-    all that was tried, each on rows that it did not see. changed: share of the decisions that it changes, on the rows
-    of the certificate. rows: how many learned and chose; the evaluation says how many certified. limits: what it had to
+    all that was tried, each on rows that it did not see. changed: share of the decisions that it changes. rows: how many learned and chose; the evaluation says how many certified. limits: what it had to
     keep to. plan: what it would take to show its lift (None: it is shown, or there is none to show). notes: what the
-    certificate assumes.
+    certificate assumes. looked: some of the rows that it was learned from, to put it into words.
     """
 
     decision: str
@@ -48,7 +48,7 @@ class Learned(Shown):
     limits: Limits
     plan: Plan | None = None
     notes: tuple[str, ...] = ()
-    seen: Any = None
+    looked: Evidence | None = None
 
     @property
     def ships(self) -> bool:
@@ -86,7 +86,8 @@ class Learned(Shown):
 
     def explain(self) -> str:
         """The policy in words: the tree, which rows change action, and why."""
-        return explanation(self.policy, self.seen)
+        assert self.looked is not None
+        return explanation(self.policy, seen_on(self.policy, self.looked))
 
     def save(self, path: str | Path) -> Path:
         """Write the policy to a JSON file, which `cael.read_policy` and `--policy learned:FILE` read."""

@@ -17,7 +17,7 @@ from cael.learning.candidates import KINDS, Candidate
 from cael.learning.certificate import certified
 from cael.learning.choice import Choice, chosen, few_actions
 from cael.learning.evidence import Evidence, gathered, most_rows
-from cael.learning.explained import Seen, seen_on
+from cael.learning.explained import MOST_ROWS
 from cael.learning.learned import KEEP, SHIP, Learned
 from cael.learning.learned_policy import LearnedPolicy
 from cael.learning.limits import Limits
@@ -111,16 +111,15 @@ def concluded(
     )  # fmt: skip
     model = NetworkScores(evidence.model, tuple(range(evidence.folds)))
     evaluation = certified(split.certificate, policy, model, limits.two_sided, thresholds)
-    seen = seen_on(policy, evidence)
-    reasons = reasons_to_keep(evaluation, choice, limits, seen)
+    reasons = reasons_to_keep(evaluation, choice, limits)
     decision = KEEP if reasons else SHIP
     return Learned(
-        decision, tuple(reasons), policy, evaluation, choice.path, seen.changed, len(log), limits,
-        plan_for(evaluation, policy, split, model, limits) if reasons else None, old.words, seen,
+        decision, tuple(reasons), policy, evaluation, choice.path, point.changed, len(log), limits,
+        plan_for(evaluation, policy, split, model, limits) if reasons else None, old.words, evidence.some(MOST_ROWS),
     )  # fmt: skip
 
 
-def reasons_to_keep(evaluation: Evaluation, choice: Choice, limits: Limits, seen: Seen) -> list[str]:
+def reasons_to_keep(evaluation: Evaluation, choice: Choice, limits: Limits) -> list[str]:
     """Why the old policy is kept; none where the learned one is shipped."""
     reasons = []
     if not choice.hopeful:
@@ -130,8 +129,6 @@ def reasons_to_keep(evaluation: Evaluation, choice: Choice, limits: Limits, seen
         reasons.append(f"The lower bound of the lift is not above {least}.")
     if evaluation.verdict.level == "refuse":
         reasons.append(f"The certificate is not to be trusted: {' '.join(evaluation.verdict.reasons[:1])}")
-    if seen.changed > limits.max_changed:
-        reasons.append(f"It changes {seen.changed:.1%} of the decisions; at most {limits.max_changed:.0%} may change.")
     return reasons
 
 

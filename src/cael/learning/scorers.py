@@ -21,6 +21,10 @@ class Scorer(ABC):
     def scores(self, batch: Batch) -> Floats:
         """(b, k)."""
 
+    def on(self, batch: Batch, predicted: Floats) -> Floats:
+        """The same, where it is known what the reward model in it predicts, (b, k)."""
+        return self.scores(batch)
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -48,12 +52,15 @@ class LinearScores(Scorer):
 @final
 @dataclass(frozen=True, eq=False)
 class RidgeScores(Scorer):
-    """A ridge model of the reward."""
+    """Ridge models of the reward, their mean."""
 
-    model: AdditiveOutcome | InteractingOutcome
+    models: tuple[AdditiveOutcome | InteractingOutcome, ...]
 
     def scores(self, batch: Batch) -> Floats:
-        return self.model.predict(batch)
+        total = self.models[0].predict(batch)
+        for model in self.models[1:]:
+            total = total + model.predict(batch)
+        return np.asarray(total / len(self.models))
 
 
 @final
@@ -70,6 +77,9 @@ class NetworkScores(Scorer):
             total = total + self.model.predict(fold, batch)
         return np.asarray(total / len(self.folds))
 
+    def on(self, batch: Batch, predicted: Floats) -> Floats:
+        return predicted
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -83,10 +93,12 @@ class ClusterScores(Scorer):
     constant: Floats
 
     def scores(self, batch: Batch) -> Floats:
-        missed = batch.contexts @ self.slope.T + self.constant
-        return self.model.scores(batch) + missed[:, self.cluster]
+        return self.model.scores(batch) + self._missed(batch)
+
+    def on(self, batch: Batch, predicted: Floats) -> Floats:
+        return self.model.on(batch, predicted) + self._missed(batch)
+
+    def _missed(self, batch: Batch) -> Floats:
+        return np.asarray((batch.contexts @ self.slope.T + self.constant)[:, self.cluster])
 
 
-def spread_of(scorer: Scorer, batch: Batch) -> float:
-    """The standard deviation of the scores within a row, root mean square over some rows."""
-    return float(np.sqrt(np.mean([scorer.scores(part).var(axis=1).mean() for part in batch.parts()])))

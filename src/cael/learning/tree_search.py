@@ -20,7 +20,7 @@ from cael.learning.rules import KEEP, TreeRule
 CAUTION = 1.0
 MOST_SUMS = 2**22
 """Sums of a pair of questions are kept for at most so many bins times actions."""
-BINS, FEWEST_BINS = 16, 4
+BINS, FEWEST_BINS = 12, 4
 MOST_FEATURES = 12
 """Of more contexts, those whose single question gains most are asked in pairs."""
 FEWEST_ROWS = 20
