@@ -13,7 +13,7 @@ import numpy as np
 
 from cael.common.types import Floats, Ints
 from cael.engine.actions_pass import distinct_actions
-from cael.engine.learning import estimated_logging
+from cael.engine.nuisances import estimated_logging
 from cael.engine.predictions import Predictions, predictions_of
 from cael.errors import InputError, LogError
 from cael.io import cells
