@@ -9,14 +9,17 @@ from cael.errors import InputError
 from cael.io.databases import Query, is_url, kind_of, masked, read_query
 from cael.io.dsjson import is_dsjson, read_dsjson
 from cael.io.files import File, find
+from cael.io.joined import Joined, read_joined
 from cael.io.json_lines import read_json
 from cael.io.lakes import lake_of, read_lake, refuse_parts
 
 READERS: dict[str, Callable[[Sequence[File]], tuple[File, ...]]] = {"json": read_json, "dsjson": read_dsjson}
 
 
-def tables_in(path: str | Path | Query) -> tuple[File, ...]:
-    """The files that a path means, those of other formats as Parquet; the rows of a query likewise."""
+def tables_in(path: str | Path | Query | Joined) -> tuple[File, ...]:
+    """The files that a path means, those of other formats as Parquet; the rows of a query or a join likewise."""
+    if isinstance(path, Joined):
+        return read_joined(path, tables_in)
     if isinstance(path, Query):
         return read_query(path)
     if is_url(str(path)) or kind_of(str(path)) == "duckdb":

@@ -15,6 +15,7 @@ from cael.errors import InputError
 from cael.io.convert import tables_in
 from cael.io.databases import Query, masked
 from cael.io.files import File
+from cael.io.joined import Joined
 from cael.io.kinds import is_text, kind_of
 
 if TYPE_CHECKING:
@@ -181,14 +182,14 @@ def open_source(source: Any) -> Source:
     return table_of(*files_of(paths)) if paths else _from_memory(source)
 
 
-def paths_of(source: Any) -> list[str | Path | Query]:
+def paths_of(source: Any) -> list[str | Path | Query | Joined]:
     """The paths and queries that one, or a list of them, means; none where it is a table."""
-    paths = [source] if isinstance(source, str | Path | Query) else source
-    known = isinstance(paths, list | tuple) and all(isinstance(path, str | Path | Query) for path in paths)
+    paths = [source] if isinstance(source, str | Path | Query | Joined) else source
+    known = isinstance(paths, list | tuple) and all(isinstance(path, str | Path | Query | Joined) for path in paths)
     return list(paths) if known else []
 
 
-def files_of(paths: Sequence[str | Path | Query]) -> tuple[tuple[File, ...], str]:
+def files_of(paths: Sequence[str | Path | Query | Joined]) -> tuple[tuple[File, ...], str]:
     """The files that paths mean, and a name for all of them."""
     first = masked(str(paths[0]))
     name = first if len(paths) == 1 else f"{first} and {len(paths) - 1} more"
