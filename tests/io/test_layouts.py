@@ -59,7 +59,7 @@ def test_the_command_joins(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     log, buys, _ = eppo(tmp_path)
     words = ["evaluate", str(log), "--layout", "eppo", "--rewards", str(buys), "--on", "subject", "--no-reward", "0"]
     app([*words, "--reward", "revenue", "--policy", "uniform", "--no-learn"], result_action="return_value")
-    assert "propensity = 'actionProbability'" in capsys.readouterr().out
+    assert "propensity = 'actionProbability'" in " ".join(capsys.readouterr().out.split())
     with pytest.raises(InputError, match="--rewards FILE --on COLUMN"):
         cael.read(log, {"layout": "eppo"})
     with pytest.raises(InputError, match="go together"):
