@@ -165,8 +165,14 @@ def hidden(size: float, known: float, limits: Thresholds) -> Check:
     return graded("tail_index", ratio, limits, sentences, ("hidden_weight", ratio))
 
 
-def mean_weight(best: Estimate, limits: Thresholds, *, normal: bool = True) -> Check | None:
-    """normal: whether the weights are such that their mean is nearly normal."""
+WITHIN = "The weights average what they should, within chance ({:.1f} standard errors from 1)."
+
+
+def mean_weight(
+    best: Estimate, limits: Thresholds, *, normal: bool = True, estimated: bool = False
+) -> Check | None:
+    """normal: whether the weights are such that their mean is nearly normal. estimated: whether propensities are, whose
+    small errors many rows can see: the size of the miss must be large, too, for a refusal."""
     d = best.diagnostics
     if d.mean_weight is None:
         return None
@@ -179,8 +185,13 @@ def mean_weight(best: Estimate, limits: Thresholds, *, normal: bool = True) -> C
         message = "Too few rows carry the weight to test whether the weights average 1."
         return Check("mean_weight", "unknown", d.mean_weight_z, message)
     z = abs(d.mean_weight_z)
+    if estimated and abs(d.mean_weight - 1) <= limits.mean_weight_gap:
+        off = f"The weights should average 1 and average {d.mean_weight:.3g}, {z:.1f} standard errors away: the model "
+        sentences = (WITHIN.format(z), off + "of the logging policy misses something that the new policy looks at.")
+        status = "warn" if limits.cautions("mean_weight_z", z) else "pass"
+        return Check("mean_weight", status, d.mean_weight_z, sentences[status == "warn"])
     sentences = (
-        f"The weights average what they should, within chance ({z:.1f} standard errors from 1).",
+        WITHIN.format(z),
         f"The weights should average 1 and miss it by {z:.1f} standard errors: the propensities are wrong, rows "
         "are missing, or this log hardly holds what the new policy plays most.",
     )

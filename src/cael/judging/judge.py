@@ -43,7 +43,7 @@ from cael.judging.checks import (
     tail,
     unsmoothed,
 )
-from cael.judging.sensitivity import sensitivity
+from cael.judging.sensitivity import sensitivity_check, sensitivity_of
 from cael.judging.survey import (
     Survey,
     count_p_values,
@@ -89,7 +89,7 @@ def judge(
     alone = (rows_alone or math.inf) if witness else 0.0
     checks = [
         evidence(best, propensities=answer.log.has_propensities, estimated=answer.log.estimates_logging),
-        sensitivity(answer, target, estimates, level),
+        sensitivity_check(sensitivity_of(answer, target, estimates, headline, level)),
         effective_rows(best, known, limits),
         unsmoothed(best, rows_alone, limits),
         logging_fit(best, limits),
@@ -113,7 +113,7 @@ def judge(
 def mean_weights(answer: Answer, target: int, best: Estimate, limits: Thresholds, *, normal: bool) -> Check | None:
     """The check of the mean weight; where the logging policy was fitted, whose weights average 1 by construction, the
     graver one of these and of the weights by the logged propensities."""
-    check = mean_weight(best, limits, normal=normal)
+    check = mean_weight(best, limits, normal=normal, estimated=answer.log.estimates_logging)
     if best.diagnostics.logging_fit is None:
         return check
     weight = Weight(target)
