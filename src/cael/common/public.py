@@ -70,6 +70,10 @@ from cael.results.calibration import CalibrationRow as CalibrationRow
 from cael.results.calibration import calibrate as calibrate
 from cael.results.comparison import Comparison as Comparison
 from cael.results.comparison import compare as compare
+from cael.learning.learned import Learned as Learned
+from cael.learning.learned_policy import LearnedPolicy as LearnedPolicy
+from cael.learning.learner import learn as learn
+from cael.learning.saved import read_policy as read_policy
 from cael.results.evaluate import evaluate as evaluate
 from cael.results.evaluate import panel as panel
 from cael.results.evaluation import Evaluation as Evaluation

@@ -34,6 +34,7 @@ from cael.judging.checks import (
     largest_row,
     logging_fit,
     mean_weight,
+    no_lift,
     reward_tail,
     skewness,
     successes,
@@ -82,6 +83,10 @@ def judge(
     known = None if second is None else known_rows(answer, target, best, second)
     tails = tail(best, known, ceiling_of(rows), limits)
     normal = tails is None or tails.status == "pass"
+    weights = mean_weights(answer, target, best, limits, normal=normal)
+    # Where the weights do not average 1, for whatever reason, no other estimator by weights is a second witness.
+    witness = normal and (weights is None or weights.status != "fail")
+    alone = (rows_alone or math.inf) if witness else 0.0
     checks = [
         evidence(best, propensities=answer.log.has_propensities, estimated=answer.log.estimates_logging),
         sensitivity_check(sensitivity_of(answer, target, estimates, headline, level)),
@@ -93,12 +98,12 @@ def judge(
         skewness(best, limits),
         None if rows is None else reward_tail(rows, limits),
         tails,
-        mean_weights(answer, target, best, limits, normal=normal),
+        weights,
         support(best, counts, limits),
-        eased(disagreement(best, estimates, (rows_alone or math.inf) if normal else 0.0, level, limits), answer),
+        eased(disagreement(best, estimates, alone, level, limits), answer),
         frequencies_of(answer, counts, limits),
         None if likely is None else surprise(*likely, limits),
-        *related(answer, target, best, rows, level, limits),
+        *related(answer, target, best, rows, no_lift(estimates, alone, limits), level, limits),
         drifting(answer, target, best, level, limits),
         bias(best, level, limits),
     ]
@@ -147,14 +152,20 @@ def ceiling_of(log: LoggedData | None) -> float:
 
 
 def related(
-    answer: Answer, target: int, best: Estimate, rows: LoggedData | None, level: float, limits: Thresholds
+    answer: Answer,
+    target: int,
+    best: Estimate,
+    rows: LoggedData | None,
+    lift: float | None,
+    level: float,
+    limits: Thresholds,
 ) -> list[Check | None]:
-    """Whether propensities, and rewards, depend on the actions beside them."""
+    """Whether propensities, and rewards, depend on the actions beside them. lift: p-value of no lift."""
     if rows is None:
         return []
     matched = column(rows, limits, known=answer.log.logging is not None)
     half_width, vouched = half_width_of(answer, target, best, level), joined(answer, rows, matched, limits)
-    return [matched, effect(rows, limits, half_width, joined=vouched)]
+    return [matched, effect(rows, limits, half_width, lift, joined=vouched)]
 
 
 def joined(answer: Answer, rows: LoggedData, matched: Check | None, limits: Thresholds) -> bool:
