@@ -284,3 +284,28 @@ def test_the_command_takes_a_model_by_name(tmp_path, monkeypatch, capsys):
     code, printed = run("--logging", "estimate:forest")
     assert code == 1
     assert "model must be one of auto, logistic, products, boosting" in printed.err
+
+
+def test_weights_that_miss_1_by_little_are_a_caution_where_propensities_are_estimated():
+    """A model without products, of a policy of products: many rows see that its weights are off by a few percent."""
+    log, _ = drawn(20_000, 3, "products")
+    fitted = cael.estimate_logging(log, model="logistic")
+    estimated = cael.LoggedData(log.contexts, log.actions, log.rewards, logging=fitted, n_actions=3)
+    target = cael.Softmax(lambda x: 0.15 * np.stack([x[:, 0] * x[:, 1], -x[:, 0] * x[:, 1], 0 * x[:, 0]], axis=1))
+    verdict = cael.evaluate(estimated, target, learn=False).verdict
+    check = {check.name: check for check in verdict.checks}["mean_weight"]
+    assert verdict.level == "caution"
+    assert check.status == "warn"
+    assert abs(check.value) > 5
+    assert "the model of the logging policy misses something that the new policy looks at" in check.sentence
+    told = cael.LoggedData(log.contexts, log.actions, log.rewards, np.asarray(estimated.propensities), n_actions=3)
+    assert cael.evaluate(told, target, learn=False).verdict.level == "refuse"  # the same numbers, if they were logged
+
+
+def test_agreement_is_no_doubt_where_propensities_are_estimated():
+    log, _ = drawn(2000, 3, "linear")
+    estimated = cael.LoggedData(log.contexts, log.actions, log.rewards, logging=cael.estimate_logging(log), n_actions=3)
+    verdict = cael.evaluate(estimated, cael.Uniform(3), learn=False).verdict
+    checks = {check.name: check.status for check in verdict.checks}
+    assert checks["disagreement"] == "pass"
+    assert checks["mean_weight"] == "pass"

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+from cael.common.whole import write_whole
 from cael.errors import InputError
-from cael.experiments.ledger import append, in_parallel, read_lines, replace
+from cael.experiments.ledger import append, in_parallel, read_lines
 
 
 @final
@@ -76,8 +77,8 @@ def asked_tasks(options: Any, worlds: Sequence[str], default: Sequence[str]) -> 
 def write(out: Path, facts: dict[str, Any], table: str) -> None:
     """The facts, and the table of the documentation beside them."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    replace(out, json.dumps(facts, indent=1) + "\n")
-    replace(out.with_suffix(".inc"), table)
+    write_whole(out, json.dumps(facts, indent=1) + "\n")
+    write_whole(out.with_suffix(".inc"), table)
 
 
 def told(lines: Lines, tasks: Sequence[LogTask]) -> None:

@@ -22,7 +22,7 @@ FEWEST_OF_ACTION = 20
 BOOSTED_CELLS, CELLS = 4 * 10**5, 2 * 10**7
 """Each model is trained on at most so many rows times actions."""
 MOST_INPUTS = 80
-"""Products of contexts are tried where there are at most so many inputs with them."""
+"""Products of contexts are tried where there are at most so many inputs with them, and a row for each coefficient."""
 
 
 class ActionModel(Protocol):
@@ -226,7 +226,8 @@ def families(model: Any, log: LoggedData, C: float, seed: int) -> tuple[ActionFa
 def _of(log: LoggedData, C: float, seed: int) -> tuple[ActionFamily, ...]:
     d = log.contexts.shape[1]
     tried: list[ActionFamily] = [LogisticActions(C)]
-    if d > 0 and 1 + d + d * (d + 1) // 2 <= MOST_INPUTS:
+    inputs = 1 + d + d * (d + 1) // 2
+    if d > 0 and inputs <= MOST_INPUTS and inputs * log.n_actions <= len(log):
         tried.append(LogisticActions(C, products=True))
     if d > 0 and log.n_actions <= MOST_BOOSTED and len(log) >= FEWEST_BOOSTED:
         tried.append(boosting(seed))

@@ -117,10 +117,10 @@ def estimate_logging(
     probability 1 by memory.
 
     model: "logistic" (multinomial, on standardised contexts; C is scikit-learn's inverse strength of the penalty),
-    "products" (the same with all products of two contexts, up to 80 inputs), "boosting" (histogram gradient boosting,
-    up to 30 actions and from 400 rows on), a classifier of your own with `fit(contexts, actions)` and `predict_proba`,
-    or "auto": of those three that suit the log, the one that predicts held-out actions best, its held-out loss plus
-    its miscalibration. Above 30 actions "auto" has the first two.
+    "products" (the same with all products of two contexts, up to 80 inputs and a row for each coefficient), "boosting"
+    (histogram gradient boosting, up to 30 actions and from 400 rows on), a classifier of your own with
+    `fit(contexts, actions)` and `predict_proba`, or "auto": of those three that suit the log, the one that predicts
+    held-out actions best, by its held-out loss plus its miscalibration.
 
     >>> import cael
     >>> log, _ = cael.testing.example()
