@@ -16,6 +16,7 @@ from cael.engine.columns import (
     Control,
     Lost,
     Member,
+    Metered,
     Misfit,
     Outcome,
     Product,
@@ -24,6 +25,7 @@ from cael.engine.columns import (
     Surprise,
     Weight,
     Weights,
+    for_metric,
     squared,
 )
 from cael.engine.drawn import Sample, sample_of
@@ -197,14 +199,15 @@ class Asking:
         """A pass that looks at the weights alone, for settings that depend on them."""
         self.require(("propensities",), target)
         if not self.looks:
-            work = work_of(Asking(self.log, self.targets, self.r0), [], (), judged=False)
+            bare = Prepared(Asking(self.log, self.targets, self.r0), [], [], (), judged=False)
+            work = work_of([bare], (), self.log)
             partial = reduced(run, work, self.log)
             checked(self.log, partial)
-            places = [work.place[column] for column in work.tallied]
+            places = [work.place()[column] for column in work.tallied]
             moments, rows = partial.moments, partial.rows
             seconds = [float(moments.comoment[at, at]) / rows + float(moments.mean[at]) ** 2 for at in places]
             largest = [tally.largest for tally in partial.tallies]
-            self.looks = [Look(rows, *facts) for facts in zip(largest, seconds, strict=True)]
+            self.looks += [Look(rows, *facts) for facts in zip(largest, seconds, strict=True)]
         return self.looks[target]
 
     def max_weight(self, target: int) -> float | None:
@@ -234,22 +237,88 @@ def ask(
     of time; their sums are behind those of the segments. controls: outcome models of control variates; None: no lift
     and no verdict will be asked for, whose checks take sums over all actions of a row. learned: trained before.
     """
+    wanted = Wanted(log, estimators, asked, None if controls is None else tuple(controls), learned)
+    return ask_all(log, policies, [wanted], segments=segments, windows=windows)[0]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """What a question wants to know of a metric. log: with that metric as the reward. The others are those of `ask`."""
+
+    log: EngineLog
+    estimators: Sequence[Estimator]
+    asked: Collection[str] = ()
+    controls: tuple[Outcome, ...] | None = ()
+    learned: dict[Any, Any] | None = None
+
+
+def ask_all(
+    log: EngineLog,
+    policies: Mapping[str, Any],
+    metrics: Sequence[Wanted],
+    *,
+    segments: tuple[str, ...] = (),
+    windows: Windows | None = None,
+) -> tuple[Answer, ...]:
+    """The answers to a question about several metrics, from one pass over the log, which measures all of them.
+
+    Weights, and all else that does not depend on the reward, are computed once for all metrics.
+    """
     targets = tuple(log.target(policy) for policy in policies.values())
     refuse_functions(log, targets)
-    probe = log.probe()
-    asking = Asking(log, targets, float(probe.rewards.mean()) if len(probe) else 0.0, learned=learned or {})
-    parts, skipped = planned(asking, estimators, asked)
-    judged, control = controls is not None, controlled(asking, controls or ())
-    trained = prepared(asking)
-    work = replace(work_of(asking, parts, segments, trained, control, judged=judged), windows=windows)
+    prepared_ones: list[Prepared] = []
+    for wanted in metrics:
+        prepared_ones.append(preparing(wanted, targets, prepared_ones))
+    plans = with_outcomes(prepared_ones)
+    work = replace(work_of(plans, segments, log), windows=windows)
     partial = replace(reduced(run, work, log), block=work.kept)
     dropped, warnings = checked(log, partial)
     refuse_disorder(partial)
-    return Answer(
-        log=log, names=tuple(policies), targets=targets, parts=tuple(parts), work=work,
-        partial=in_time_order(log, partial), skipped=tuple(skipped), dropped=dropped,
-        warnings=(*warnings, *about_logging(log)), outcomes=trained,
+    ordered = in_time_order(log, partial)
+    return tuple(
+        Answer(
+            log=plan.asking.log, names=tuple(policies), targets=targets, parts=tuple(plan.parts), work=work,
+            partial=ordered, skipped=tuple(plan.skipped), dropped=dropped, warnings=(*warnings, *about_logging(log)),
+            outcomes=plan.outcomes, number=number,
+        )
+        for number, plan in enumerate(plans)
     )  # fmt: skip
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """What is known of a metric before the pass. controls: of lifts. judged: whether a verdict will be asked for."""
+
+    asking: Asking
+    parts: list[Part]
+    skipped: list[tuple[int, str, str]]
+    controls: tuple[Control, ...]
+    judged: bool
+    outcomes: dict[Outcome, Predictions] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Those that it needs, each once, as if it were the only metric."""
+        return columns_of(self.asking, self.parts, self.controls, self.judged)
+
+
+def preparing(wanted: Wanted, targets: tuple[Target, ...], before: Sequence[Prepared]) -> Prepared:
+    """A metric, with what was found of the weights and of the logging policy for those before it."""
+    probe = wanted.log.probe()
+    asking = Asking(
+        wanted.log, targets, float(probe.rewards.mean()) if len(probe) else 0.0, learned=wanted.learned or {}
+    )
+    if before:
+        asking.looks, asking.fits = before[0].asking.looks, before[0].asking.fits
+    parts, skipped = planned(asking, wanted.estimators, wanted.asked)
+    return Prepared(asking, parts, skipped, controlled(asking, wanted.controls or ()), wanted.controls is not None)
+
+
+def with_outcomes(metrics: Sequence[Prepared]) -> list[Prepared]:
+    """The metrics, with all their outcome models trained."""
+    return [replace(metric, outcomes=prepared(metric.asking)) for metric in metrics]
 
 
 def refuse_functions(log: EngineLog, targets: Sequence[Target]) -> None:
@@ -332,35 +401,29 @@ def balancing(asking: Asking, outcome: Outcome, folded: Folded, sums: RidgeSums)
     return {target: of_model(asking.targets[target]) for target in targets}
 
 
-def work_of(
-    asking: Asking,
-    parts: Sequence[Part],
-    segments: tuple[str, ...],
-    outcomes: dict[Outcome, Predictions] | None = None,
-    control: tuple[Control, ...] = (),
-    *,
-    judged: bool = True,
-) -> Work:
-    """What every worker shall do."""
-    log, targets = asking.log, asking.targets
-    columns = columns_of(asking, parts, control, judged)
-    predictions = outcomes or {}
+def work_of(metrics: Sequence[Prepared], segments: tuple[str, ...], log: EngineLog) -> Work:
+    """What every worker shall do. log: as the pass reads it, with all metrics."""
+    asking, judged = metrics[0].asking, metrics[0].judged
+    targets, numbered = asking.targets, list(enumerate(metrics))
+    wanted = [(column, number) for number, metric in numbered for column in metric.columns]
+    columns = tuple(dict.fromkeys(for_metric(*pair) for pair in wanted))
+    predictions = [source for metric in metrics for source in metric.outcomes.values()]
     policies = [*targets, *((log.logging,) if log.logging is not None else ())]
-    groups = tuple(dict.fromkeys(column.group for column in columns if isinstance(column, Member)))
+    groups = tuple(dict.fromkeys((column.group, at) for column, at in wanted if isinstance(column, Member)))
     weights = [column for column in columns if isinstance(column, Weights)]
     contexts = (
         bool(groups)
         or asking.fitted is not None
-        or any(source.contexts for source in (*policies, *predictions.values(), *weights))
+        or any(source.contexts for source in (*policies, *predictions, *weights))
     )
     more = [name for target in policies for name in target.columns]
-    more += sorted({name for source in predictions.values() for name in source.columns})
+    more += sorted({name for source in predictions for name in source.columns})
     reading = log.reading(contexts=contexts, segments=segments, columns=more, numbers=len(columns), ids=True)
     probe = log.probe(contexts=contexts)
     if asking.fitted is not None or any(target.is_dense(probe) for target in policies):
         reading = reading.at_most(max(FEWEST_CELLS, MOST_CELLS // log.n_actions))
     return Work(
-        reading, asking.r0, targets, log.logging, predictions, columns,
+        reading, asking.r0, targets, log.logging, metrics[0].outcomes, columns,
         tallied=tuple(column for column in weights if column.tallied),
         ruled=tuple(column for column in weights if isinstance(column, Weight) and not column.plain),
         groups=groups, popularity=popularity(log) if judged else None, judged=judged,
@@ -368,6 +431,7 @@ def work_of(
         clustered=log.clustered, most_clusters=log.most_clusters(len(columns)),
         kept=np.empty((len(columns), len(log.log))) if isinstance(log, Held) else None,
         segments=len(log.segments) if isinstance(log, Held) else len(segments), fitted=asking.fitted,
+        metrics=tuple(Metered(metric.asking.r0, metric.outcomes) for metric in metrics[1:]),
     )  # fmt: skip
 
 

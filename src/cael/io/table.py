@@ -205,6 +205,7 @@ def _read(table: Source, roles: Columns, action_table: Any, n_actions: int | Non
         "clusters": cast(roles.cluster, _clusters),
         "timestamps": cast(roles.timestamp, cells.times),
     }
+    arrays["metrics"] = {name: cast(name, cells.measured) for name in roles.metric or ()}
     cast(roles.id, _repeated)
     segments = [(name, _segment(name, table)) for name in roles.segment or ()]
     return _Reading(n, arrays, segments, actions, wrong, [*notes, *more], table.row_places(n))
@@ -268,6 +269,8 @@ def columns_found(roles: Columns) -> str:
     contexts = roles.contexts or ()
     more = ", ..." if len(contexts) > 8 else ""
     parts.append(f"contexts = {', '.join(map(repr, contexts[:8]))}{more}" if contexts else "no contexts")
+    if roles.metric:
+        parts.append(f"metrics = {', '.join(map(repr, roles.metric))}")
     if roles.segment:
         parts.append(f"segments = {', '.join(map(repr, roles.segment))}")
     return f"Columns: {'; '.join(parts)}."
@@ -278,8 +281,9 @@ def _log(
 ) -> tuple[LoggedData, list[str], list[str]]:
     """The log with its logging policy, notes and warnings."""
     arrays: dict[str, Any] = {
-        name: None if array is None else rows.only(array) for name, array in reading.arrays.items()
+        name: None if array is None else rows.only(array) for name, array in reading.arrays.items() if name != "metrics"
     }
+    arrays["metrics"] = {name: rows.only(array) for name, array in reading.arrays["metrics"].items()}
     k, features = len(reading.actions), reading.actions.features
     eligible = reading.eligible
     if eligible is not None and rows.kept is not None:

@@ -22,6 +22,7 @@ from cael.io.sources import Source
 from cael.log.eligible import Eligible
 from cael.log.keys import FILE_BITS, distinct_keys, folds_of_keys
 from cael.log.logged import Batch, at_rows
+from cael.log.measure import Measure
 from cael.log.scratch import Scratch
 
 SHOWN = 5
@@ -32,13 +33,15 @@ SHOWN = 5
 @dataclass(frozen=True, eq=False)
 class Door:
     """How the columns of a log become arrays; the same for every batch. roles: of those that are needed, the others
-    None. categories: whether contexts may be text, which becomes columns of 0 and 1. calendar: of eligible actions."""
+    None. categories: whether contexts may be text, which becomes columns of 0 and 1. calendar: of eligible actions.
+    measures: the metrics that are summed, the first of which is the reward; none: the reward alone."""
 
     roles: Columns
     actions: Actions
     segments: tuple[str, ...] = ()
     categories: bool = False
     calendar: Calendar | None = None
+    measures: tuple[Measure, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -52,6 +55,7 @@ class Door:
             roles.timestamp,
             roles.id,
             roles.of_eligible,
+            *(roles.metric or ()),
         ]
         return unique([*names, *self.segments, *(roles.contexts or ())])
 
@@ -86,7 +90,8 @@ class Piece:
     (n,) places of the kept rows in it, None for all. contexts: (n, d). clusters: (n,) 64-bit hashes. segments: (labels,
     codes (n,)) for each column. read: rows of the batch. file, first: the number of the file, and of the first row in
     it. numbers: of the rows in a log in memory. known_places: of the rows, where `first` does not tell them. ids: (n,)
-    64-bit hashes of the decisions' ids. eligible: the actions that could be taken; None: all.
+    64-bit hashes of the decisions' ids. eligible: the actions that could be taken; None: all. metrics: (n,)
+    each, further rewards, and cut: how many of the reward and of them lie above their caps.
     """
 
     source: Source | None
@@ -108,6 +113,8 @@ class Piece:
     known_places: Ints | None = None
     ids: Array | None = None
     eligible: Eligible | None = None
+    metrics: tuple[Floats, ...] = ()
+    cut: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -160,6 +167,7 @@ def piece_of(source: Source, door: Door, file: int = 0) -> Piece:
         roles.contexts or (),
         lambda names, source: matrix(source, names, n, categories=door.categories, cast=cells.measured)[::2],
     )
+    metrics = tuple(read(column, numbers_of) for column in roles.metric or ())
     clusters = read(roles.cluster, hashes_of)
     times = read(roles.timestamp, lambda column, source: cells.times(column, source.chunks(column)))
     ids, segments = read(roles.id, hashes_of), tuple(_segment(name, source) for name in door.segments)
@@ -168,9 +176,20 @@ def piece_of(source: Source, door: Door, file: int = 0) -> Piece:
     whole = Piece(
         source, None, actions, rewards, propensities, contexts, clusters, times, segments, tuple(flaws), n,
         len(door.actions), door.actions.features, file, source.origin[1] if source.origin else 0, ids=ids,
-        eligible=eligible,
+        eligible=eligible, metrics=metrics,
     )  # fmt: skip
-    return _without_flaws(whole) if flaws else whole
+    return measured(_without_flaws(whole) if flaws else whole, door)
+
+
+def measured(piece: Piece, door: Door) -> Piece:
+    """The piece with the rewards that its door measures, from all the metrics that were read and checked."""
+    columns = dict(zip((door.roles.reward, *(door.roles.metric or ())), (piece.rewards, *piece.metrics), strict=True))
+    values = [columns[measure.column] for measure in door.measures]
+    if not values:
+        return replace(piece, metrics=())
+    rewards, *metrics = (measure.of(column) for measure, column in zip(door.measures, values, strict=True))
+    cut = tuple(measure.changed(column) for measure, column in zip(door.measures, values, strict=True))
+    return replace(piece, rewards=rewards, metrics=tuple(metrics), cut=cut)
 
 
 def _propensities(column: str, source: Source) -> tuple[Floats, list[Flaw]]:
@@ -187,6 +206,7 @@ def _without_flaws(piece: Piece) -> Piece:
     per_row = ("actions", "rewards", "propensities", "contexts", "clusters", "times", "ids")
     return replace(
         piece, rows=rows, eligible=eligible, segments=tuple((labels, codes[rows]) for labels, codes in piece.segments),
+        metrics=tuple(column[rows] for column in piece.metrics),
         **{name: at_rows(getattr(piece, name), rows) for name in per_row},
     )  # fmt: skip
 
