@@ -307,8 +307,13 @@ class LoggedData:
         if values is self.rewards and measure.cap is None:
             return self
         log = self._with(rewards=values if measure.cap is None else frozen(measure.of(values)))
-        settle(log, _whole_log=self.__dict__.get("_whole_log", self))
+        settle(log, _whole_log=self.__dict__.get("_whole_log", self), _measure=measure)
         return log
+
+    @property
+    def measure(self) -> Measure | None:
+        """The metric that is the reward, where one was chosen (`measured`)."""
+        return self.__dict__.get("_measure")
 
     @cached_property
     def logging_covers_all(self) -> bool:

@@ -27,7 +27,7 @@ from cael.outcomes.outcome_model import OutcomeModel, train
 from cael.outcomes.ridge import Ridge
 from cael.policies.policy import Policy, logged_probability, probabilities
 from cael.policies.propensity import EstimatedLogging
-from cael.results.evaluate import refuse_constant_rewards
+from cael.results.question import refuse_constant_rewards
 from cael.results.sheet import Column, Note, Sheet, Shown, level_text
 
 EXPLORATION = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -168,7 +168,7 @@ def plan(
     options = []
     for share in shares:
         spread = pieces.spread(share)
-        need = None if spread is None else max(2, math.ceil((factor * spread / goal) ** 2))
+        need = None if spread is None else rows_to_detect(spread, goal, factor)
         cost = None if uniform is None else share * (baseline - uniform) + 0.0
         options.append(PlanOption(share, need, spread, cost))
     now = pieces.spread(0.0)
@@ -178,6 +178,11 @@ def plan(
         repr(problem.policy), goal, baseline, level, power, len(log), new_rows, detectable, tuple(options), enough,
         _doubts(problem, limits),
     )  # fmt: skip
+
+
+def rows_to_detect(spread: float, goal: float, factor: float) -> int:
+    """Rows for which a lift is so many standard errors. spread: standard deviation of a row's contribution to it."""
+    return max(2, math.ceil((factor * spread / goal) ** 2))
 
 
 def _goal(lift: float, relative: bool, baseline: float) -> float:
