@@ -115,7 +115,7 @@ def evaluate(
     show(evaluation, format, kind="evaluation", facts=facts, parts=parts)
     if out is not None:
         save_report(out, facts, policy, evaluation=evaluation, seed=settings.seed, audit=audit, **parts)
-    refused = evaluation.verdict.level == "refuse" or failed(parts.get("calibration"), evaluation.headline)
+    refused = not evaluation.decision.trusted or failed(parts.get("calibration"), evaluation.headline)
     return exit_code([evaluation.decision.choice], refused=refused, gate=gate, ship=ship)
 
 
@@ -234,4 +234,4 @@ def compare(
     if out is not None:
         save_report(out, facts, ", ".join(policy), comparison=comparison, seed=settings.seed)
     decisions = [decision.choice for decision in comparison.decisions]
-    return exit_code(decisions, refused=comparison.verdict.level == "refuse", gate=gate, ship=ship)
+    return exit_code(decisions, refused=not comparison.decisions[0].trusted, gate=gate, ship=ship)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from cael.policies.fitted import LoggingFit
 if TYPE_CHECKING:
     from cael.engine.parts import Part
 
+T = TypeVar("T")
 ALIKE = 1e-12
 """Weights whose mean has a smaller standard error are all the same, but for rounding."""
 ROUNDING = 1e-12
@@ -39,7 +40,7 @@ ROUNDING = 1e-12
 class Answer:
     """What one pass over a log found. parts: of the estimators that can be computed. skipped: (target, estimator,
     reason). dropped: (reason, rows). warnings: what to tell the user. outcomes: the models that were trained. number:
-    of the metric that is the reward, among those of the question."""
+    of the metric that is the reward, among those of the question. memo: what is shared between them (`once`)."""
 
     log: EngineLog
     names: tuple[str, ...]
@@ -52,6 +53,14 @@ class Answer:
     warnings: tuple[str, ...]
     outcomes: dict[Outcome, Predictions]
     number: int = 0
+    memo: dict[Any, Any] = field(default_factory=dict)
+
+    def once(self, key: Any, make: Callable[[], T]) -> T:
+        """What does not depend on the metric: made once for all of them."""
+        if key not in self.memo:
+            self.memo[key] = make()
+        value: T = self.memo[key]
+        return value
 
     @property
     def n(self) -> int:

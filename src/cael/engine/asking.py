@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import numpy as np
 
@@ -270,17 +270,17 @@ def ask_all(
     prepared_ones: list[Prepared] = []
     for wanted in metrics:
         prepared_ones.append(preparing(wanted, targets, prepared_ones))
-    plans = with_outcomes(prepared_ones)
+    plans = with_outcomes(log, prepared_ones)
     work = replace(work_of(plans, segments, log), windows=windows)
     partial = replace(reduced(run, work, log), block=work.kept)
     dropped, warnings = checked(log, partial)
     refuse_disorder(partial)
-    ordered = in_time_order(log, partial)
+    ordered, memo = in_time_order(log, partial), dict[Any, Any]()
     return tuple(
         Answer(
             log=plan.asking.log, names=tuple(policies), targets=targets, parts=tuple(plan.parts), work=work,
             partial=ordered, skipped=tuple(plan.skipped), dropped=dropped, warnings=(*warnings, *about_logging(log)),
-            outcomes=plan.outcomes, number=number,
+            outcomes=plan.outcomes, number=number, memo=memo,
         )
         for number, plan in enumerate(plans)
     )  # fmt: skip
@@ -316,9 +316,12 @@ def preparing(wanted: Wanted, targets: tuple[Target, ...], before: Sequence[Prep
     return Prepared(asking, parts, skipped, controlled(asking, wanted.controls or ()), wanted.controls is not None)
 
 
-def with_outcomes(metrics: Sequence[Prepared]) -> list[Prepared]:
-    """The metrics, with all their outcome models trained."""
-    return [replace(metric, outcomes=prepared(metric.asking)) for metric in metrics]
+def with_outcomes(log: EngineLog, metrics: Sequence[Prepared]) -> list[Prepared]:
+    """The metrics, with all their outcome models trained. log: measures all of them."""
+    sums: SumsOfRidge = {}
+    return [
+        replace(metric, outcomes=prepared(metric.asking, log, number, sums)) for number, metric in enumerate(metrics)
+    ]
 
 
 def refuse_functions(log: EngineLog, targets: Sequence[Target]) -> None:
@@ -375,9 +378,13 @@ def controlled(asking: Asking, controls: Iterable[Outcome]) -> tuple[Control, ..
     return tuple(columns)
 
 
-def prepared(asking: Asking) -> dict[Outcome, Predictions]:
-    """Predictions of all outcome models; Ridge is trained in a pass over the log for each choice of folds."""
-    sums: dict[tuple[int, int, bool, int], RidgeSums] = {}
+SumsOfRidge: TypeAlias = dict[tuple[int, int, bool, int], tuple[RidgeSums, ...]]
+"""Of each metric, by folds, halves, whether by action, and seed."""
+
+
+def prepared(asking: Asking, log: EngineLog, number: int, sums: SumsOfRidge) -> dict[Outcome, Predictions]:
+    """Predictions of all outcome models of a metric; Ridge is trained in a pass over the log for each choice of folds,
+    which makes the sums of all metrics."""
     predictions: dict[Outcome, Predictions] = {}
     for outcome, known in asking.outcomes.items():
         if known is not None:
@@ -387,9 +394,10 @@ def prepared(asking: Asking) -> dict[Outcome, Predictions]:
         folds, halves, by_action = sums_of(outcome.model, outcome.folds, asking.log)
         key = (folds, halves, by_action, outcome.seed)
         if key not in sums:
-            sums[key] = ridge_sums(asking.log, folds, halves, outcome.seed, by_action=by_action)
-        folded = solved(outcome.model, sums[key], outcome.folds, halves, asking.log, outcome.seed)
-        predictions[outcome] = replace(folded, balancing=balancing(asking, outcome, folded, sums[key]))
+            sums[key] = ridge_sums(log, folds, halves, outcome.seed, by_action=by_action).all
+        own = sums[key][number]
+        folded = solved(outcome.model, own, outcome.folds, halves, asking.log, outcome.seed)
+        predictions[outcome] = replace(folded, balancing=balancing(asking, outcome, folded, own))
     return predictions
 
 

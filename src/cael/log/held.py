@@ -146,7 +146,8 @@ class Held:
         return Target(text, None, policy, policy.complete)
 
     def probe(self, *, contexts: bool = False) -> Piece:
-        return Run(self.log, 0, len(self.log)).piece(slice(0, min(PROBE, len(self.log))))
+        metrics = tuple(zip(self.measures, self.log.values_of(self.measures), strict=True))
+        return Run(self.log, 0, len(self.log), metrics=metrics).piece(slice(0, min(PROBE, len(self.log))))
 
     def reading(
         self, *, contexts: bool = False, propensities: bool = True, segments: tuple[str, ...] = (),

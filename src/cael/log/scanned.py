@@ -144,7 +144,8 @@ class ScannedLog:
         known = known_measures(measures, self.reward_name, self.columns.metric or ())
         if known == (Measure(self.reward_name),):
             return self
-        log = replace(self, measures=known)
+        predictions = self.predictions if known[0].column == self.reward_name else None  # they are of the reward
+        log = replace(self, measures=known, predictions=predictions)
         shared = ("_whole_log", "csv_types", "starts", "_first", "logging")
         settle(log, **{name: self.__dict__[name] for name in shared if name in self.__dict__})
         log.__dict__.setdefault("_whole_log", self)

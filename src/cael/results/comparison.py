@@ -85,6 +85,11 @@ class Comparison(Shown):
         )  # fmt: skip
 
     @property
+    def sign(self) -> int:
+        """1 where more of the metric is better, -1 where less is."""
+        return self.rows[0].sign
+
+    @property
     def verdict(self) -> Verdict:
         """The verdict on the first policy, the one that looks best."""
         return self.rows[0].verdict
@@ -112,7 +117,7 @@ class Comparison(Shown):
         return {
             "estimator": self.estimator,
             "metric": self.metric,
-            "better": "more" if self.rows[0].sign > 0 else "less",
+            "better": "more" if self.sign > 0 else "less",
             "baseline": self.baseline.to_dict(self.level),
             "baseline_name": self.baseline_name,
             "level": self.level,
@@ -145,7 +150,7 @@ class Comparison(Shown):
             for row in self.rows
         )
         notes = tuple(Note(doubt, "warn") for doubt in self.doubts())
-        less = LESS if self.rows[0].sign < 0 else ""
+        less = LESS if self.sign < 0 else ""
         metric = "" if self.metric == "reward" and not less else f"{self.metric}{less} "
         title = f"{metric}by {self.estimator}; {self.baseline_name.removeprefix('the ')}: {' ± '.join(base)}"
         return Sheet(title, columns, rows, (), notes, tuple(map(_style, self.rows)))

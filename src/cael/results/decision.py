@@ -28,7 +28,7 @@ class Decision:
     """What to do about a policy: "ship" it, "test" further, or "keep" the baseline.
 
     reasons: sentences. rows: of this kind that would settle it, by the differences as they are estimated; None: none
-    would, or it is settled. rule: how it was decided.
+    would, or it is settled. rule: how it was decided. trusted: whether no verdict that it rests on is "refuse".
     """
 
     policy: str
@@ -36,6 +36,7 @@ class Decision:
     reasons: tuple[str, ...]
     rows: int | None
     rule: str
+    trusted: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """Plain types, ready for JSON."""
@@ -73,13 +74,14 @@ def decided(
     choice = choice_of(primary.status, [each.status for each in guardrails], refused=bool(refused))
     if refused:
         reason = f"The verdict on {' and '.join(refused)} is refuse: mend what it names before deciding."
-        return Decision(policy, choice, (reason,), None, rule)
+        return Decision(policy, choice, (reason,), None, rule, trusted=False)
     shown = f"{primary.name}: {primary.status}"
     bounds = [f"{each.name}: {BOUNDS[each.status]}" for each in guardrails]
     reasons = [f"{'; '.join([shown, *bounds])}."]
     if choice == "test":
         more = "No number of rows of this kind would settle it."
         if rows is not None:
-            more = f"About {float(f'{rows:.2g}'):,.0f} rows of this kind would settle it, if the differences are as estimated."
+            about = f"About {float(f'{rows:.2g}'):,.0f} rows of this kind"
+            more = f"{about} would settle it, if the differences are as estimated."
         reasons.append(more)
     return Decision(policy, choice, tuple(reasons), rows if choice == "test" else None, rule)

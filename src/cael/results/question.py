@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 from cael.engine.answer import Answer
@@ -116,10 +117,13 @@ class Asked:
 
     def verdict(self, metric: Metric | None, target: int, headline: str, level: float, limits: Thresholds) -> Verdict:
         """The verdict on a metric of a target; of a ratio the graver one of its two parts."""
-        verdicts = []
-        for answer in self.answers_to(metric):
-            estimates = [reworded(estimate, limits) for estimate in answer.estimates(target)[0]]
-            verdicts.append(judge(answer, target, estimates, name_in(answer, target, headline), level, limits))
+        verdicts = [
+            answer.once(
+                ("verdict", answer.number, target, headline, level, limits),
+                partial(judged, answer, target, headline, level, limits),
+            )
+            for answer in self.answers_to(metric)
+        ]
         return max(verdicts, key=lambda verdict: LEVELS.index(verdict.level))
 
     def row(self, metric: Metric, target: int, headline: str, level: float, limits: Thresholds) -> Row:
@@ -140,6 +144,12 @@ class Asked:
             for metric in self.question.metrics
         ]
         return scorecard_of(rows, self.names, self.question.name, headline, level, seed)
+
+
+def judged(answer: Answer, target: int, headline: str, level: float, limits: Thresholds) -> Verdict:
+    """The verdict on the headline of a target, or on the next best where that was not computed."""
+    estimates = [reworded(estimate, limits) for estimate in answer.estimates(target)[0]]
+    return judge(answer, target, estimates, name_in(answer, target, headline), level, limits)
 
 
 def name_in(answer: Answer, target: int, headline: str) -> str:
