@@ -115,8 +115,9 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
         periods=several({"type": "object"}),
     ),
     "plan": record(
-        reading=ref("reading"), policy=TEXT, lift=NUMBER, baseline=NUMBER, level=NUMBER, power=NUMBER, n=COUNT,
-        rows=COUNT, detectable=MAYBE, enough=MAYBE, rows_needed=MAYBE, more_rows=MAYBE, sentences=several(TEXT),
+        reading=ref("reading"), policy=TEXT, baseline_name=TEXT, lift=NUMBER, baseline=NUMBER, level=NUMBER,
+        power=NUMBER, n=COUNT, rows=COUNT, detectable=MAYBE, enough=MAYBE, rows_needed=MAYBE, more_rows=MAYBE,
+        sentences=several(TEXT),
         options=several(record(exploration=NUMBER, rows=MAYBE, spread=MAYBE, cost=MAYBE)), checks=several(ref("check")),
     ),
 }  # fmt: skip

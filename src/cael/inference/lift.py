@@ -119,6 +119,11 @@ def spread_of(sums: Combination) -> float:
     return max(0.0, float(sums.coefficients @ sums.moments.comoment @ sums.coefficients))
 
 
+def rows_to_detect(spread: float, goal: float, factor: float) -> int:
+    """Rows for which a lift is so many standard errors. spread: standard deviation of a row's contribution to it."""
+    return max(2, math.ceil((factor * spread / goal) ** 2))
+
+
 def relative_lift(lift: Estimate, baseline: Estimate) -> float | None:
     """The lift as a share of the baseline; None where that is 0."""
     return lift.value / abs(baseline.value) if baseline.value else None

@@ -12,7 +12,7 @@ import numpy as np
 from cael.inference import intervals as inference
 from cael.inference.estimate import Estimate
 from cael.inference.intervals import Interval
-from cael.inference.lift import moved, relative_lift
+from cael.inference.lift import moved, relative_lift, rows_to_detect
 from cael.judging.verdict import Verdict
 from cael.results.decision import Decision, Finding, decided, rule_of
 from cael.results.lifts import Lifted, direction, within
@@ -231,8 +231,6 @@ def rows_to_settle(tested: Estimate, factor: float) -> int | None:
 
     What a bias may be does not shrink with more rows.
     """
-    from cael.results.planning import rows_to_detect
-
     distance = abs(tested.value) - (tested.diagnostics.bias_bound or 0.0)
     if distance <= 0:
         return None
