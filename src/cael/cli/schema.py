@@ -69,6 +69,10 @@ DEFINITIONS: dict[str, Any] = {
         best=TEXT, kinds=several(TEXT), repeats=COUNT, n=COUNT, level=NUMBER, redrawn=TRUTH, sentence=TEXT,
         rows=several(record(estimator=TEXT, rmse=MAYBE, bias=NUMBER, coverage=NUMBER, coverage_error=NUMBER)),
     ),
+    "sensitivity": record(
+        estimator=TEXT, factor=NUMBER, example=NUMBER, shift=NUMBER, value=ref("interval"), lift=ref("interval"),
+        sentence=TEXT,
+    ),
     "frequency": {"type": "object"},
     "decision": record(
         policy=TEXT, choice={"enum": ["ship", "test", "keep"]}, reasons=several(TEXT),
@@ -93,6 +97,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
         reading_=ref("reading"), version=TEXT, log=TEXT, fingerprint=TEXT, policy=TEXT, level=NUMBER, headline=TEXT,
         verdict=ref("verdict"), direction=DIRECTION, metric=TEXT, better=BETTER, decision=ref("decision"),
         baseline=record(name=TEXT, value=NUMBER), scorecard_=ref("scorecard"), overlap={"type": ["object", "null"]},
+        sensitivity={"anyOf": [ref("sensitivity"), {"type": "null"}]},
         lift=record(
             value=NUMBER, stderr=NUMBER, error=NUMBER, interval=ref("interval"), relative=MAYBE, adjusted_=TRUTH
         ),

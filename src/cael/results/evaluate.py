@@ -25,6 +25,7 @@ from cael.inference import intervals as inference
 from cael.inference.estimate import reworded
 from cael.judging.checks import choose_headline
 from cael.judging.overlap_facts import overlap_of
+from cael.judging.sensitivity import sensitivity_of
 from cael.judging.thresholds import DEFAULT, Thresholds
 from cael.log.held import EngineLog
 from cael.log.logged import LoggedData
@@ -174,6 +175,7 @@ def evaluation_of(
         policy=answer.targets[0].label, lifted=asked.lifted(asked.primary, 0, chosen),
         overlap=overlap_of(answer, 0), level=level, metric=asked.metric, sign=asked.sign,
         baseline_name=asked.question.name, scorecard=scorecard,
+        sensitivity=sensitivity_of(answer, 0, estimates, chosen, level),
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from cael.inference.intervals import Interval
 from cael.inference.lift import lift_dict, relative_lift
 from cael.inference.overlap import Overlap
 from cael.inference.reach import allowance
+from cael.judging.sensitivity import Sensitivity
 from cael.judging.thresholds import Thresholds
 from cael.judging.verdict import Verdict
 from cael.results.decision import Decision, Finding, decided, rule_of
@@ -35,6 +36,7 @@ class Evaluation(Shown):
     about. lifted: of the headline, over the baseline of this name. overlap: where the weight of the policy lies in the
     log (None: there are no weights). metric: the name of what is earned, and sign: 1 where more of it is better, -1
     where less is. scorecard: of several metrics (None: there is one).
+    sensitivity: what an error of the estimated propensities could do (None: they are logged).
     """
 
     estimates: tuple[Estimate, ...]
@@ -50,6 +52,7 @@ class Evaluation(Shown):
     sign: int = 1
     baseline_name: str = LOGGING
     scorecard: Scorecard | None = None
+    sensitivity: Sensitivity | None = None
 
     @property
     def best(self) -> Estimate:
@@ -139,6 +142,7 @@ class Evaluation(Shown):
             "direction": self.direction,
             "decision": self.decision.to_dict(),
             **({} if self.scorecard is None else {"scorecard": self.scorecard.to_dict()}),
+            "sensitivity": None if self.sensitivity is None else self.sensitivity.to_dict(),
             "overlap": None if self.overlap is None else self.overlap.to_dict(),
             "estimates": [estimate.to_dict(self.level) for estimate in self.estimates],
             "skipped": [{"estimator": name, "reason": reason} for name, reason in self.skipped],
