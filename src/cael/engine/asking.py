@@ -14,7 +14,7 @@ from cael.engine.columns import (
 )
 from cael.engine.drawn import Sample, sample_of
 from cael.engine.gathering import checked, in_time_order, summed, work_of
-from cael.engine.learning import fitted_to
+from cael.engine.nuisances import fitted_to
 from cael.engine.predictions import Folded, Modelled, Pair, Predictions, predictable
 from cael.engine.ridge_pass import RidgeSums, balanced, ridge_sums, solved, sums_of
 from cael.engine.windows import Windows, refuse_disorder

@@ -64,7 +64,8 @@ def read_actions(
         raise LogError(f"{source.name} has no rows: expected at least 2.")
     if not distinct:
         raise InputError(f"column {column!r} of {source.name} holds no action: {len(codes)} rows, all missing.")
-    actions, notes = from_log(column, distinct, n_actions) if table is None else action_table(table, n_actions)
+    known = sorted({*distinct, *source.actions})
+    actions, notes = from_log(column, known, n_actions) if table is None else action_table(table, n_actions)
     numbers, unknown = numbered(column, codes, distinct, actions)
     return numbers, actions, [*flaws, *unknown], notes
 

@@ -17,6 +17,7 @@ from cael.io import cells
 from cael.io.cells import Flaw
 from cael.io.eligibility import calendar_of, named_eligible
 from cael.io.encode import Actions, read_actions
+from cael.io.logging_models import NONE, WORD, leaves_propensities, logging_model
 from cael.io.numpy_files import load_log, load_policy
 from cael.io.policy_columns import Rows, build
 from cael.io.roles import Columns, as_columns, resolve
@@ -28,7 +29,7 @@ from cael.log.logged import LoggedData
 from cael.log.pieces import Door, RowArrays, row_arrays
 from cael.log.row_checks import Contradicted
 from cael.policies.policy import FromModel, LoggedOnly, Policy, probabilities
-from cael.policies.propensity import estimate_logging, warning
+from cael.policies.propensity import LoggingModel, estimate_logging, warning
 
 
 @final
@@ -90,7 +91,8 @@ def open_log(
     columns : which column is what, as `Columns` or a mapping; others are found by conventional names.
     actions : a table that lists all actions, with a column `action` and features in the others.
     n_actions : the number of actions, where these are numbers 0 .. n_actions-1.
-    logging : the logging policy, in any of the forms of a policy; "estimate" estimates it, "none" does without.
+    logging : the logging policy, in any of the forms of a policy; "estimate", "estimate:boosting" or a `LoggingModel`
+        estimates it, "none" does without.
         By default the propensity column is used, and without one the logging policy is estimated, with a warning.
     eligible : the actions that could be taken, where these are not all: the name of a column of lists; or, where
         `columns` name a period, a table with the columns `action` and `period` (or a mapping {period: actions}).
@@ -114,7 +116,7 @@ def open_log(
     try:
         given, sets = named_eligible(as_columns(columns), eligible)
         roles = resolve(table, given)
-        used = replace(roles, propensity=None) if logging in ("estimate", "none") else roles
+        used = replace(roles, propensity=None) if leaves_propensities(logging) else roles
         reading = _read(table, used, sets, actions, n_actions)
         dropped, warned = _report(table, used, reading).settled(drop_invalid)
         rows = Rows(table, reading.actions, reading.kept, roles.id)
@@ -129,7 +131,7 @@ def open_log(
         (name, rows.only(np.array(labels)[codes]))
         for name, (labels, codes) in zip(roles.segment or (), reading.rows.segments, strict=True)
     )
-    notes = [columns_found(roles), *reading.notes, *notes]
+    notes = [*table.notes, columns_found(roles), *reading.notes, *notes]
     return _known(
         LogTable(
             log, reading.actions.labels, roles, segments, reading.n, dropped, tuple(notes), (*warned, *doubts),
@@ -271,17 +273,19 @@ def _log(
         log = LoggedData(**arrays, logging=policy, n_actions=k, action_features=features, eligible=eligible)
         return log.placed(rows.only(places))
 
-    if logging == "none" or (logging is None and arrays["propensities"] is not None):
+    none = isinstance(logging, str) and logging.strip() == NONE
+    if none or (logging is None and arrays["propensities"] is not None):
         return log_with(None), [], []
-    if logging is None or logging == "estimate":
+    how = LoggingModel(seed=seed) if logging is None or logging == WORD else logging_model(logging)
+    if how is not None:
         log = log_with(None)
-        estimated = estimate_logging(log, seed=seed)
+        estimated = estimate_logging(log, model=how.model, folds=how.folds, C=how.C, seed=how.seed)
         few = estimated.trained_on < len(log) / 2
         note = f"The logging policy was estimated from {estimated.trained_on:,} rows for each fold."
         return log_with(estimated), [note] if few else [], [warning(estimated, log.contexts.shape[1])]
     if isinstance(logging, str) and logging.strip() == "logging":
         raise InputError("logging='logging' defines the logging policy by itself; name a column, a file or an object.")
-    policy = logging if isinstance(logging, Policy) else build(logging, rows, None)
+    policy = logging if isinstance(logging, Policy) else build(logging, rows, None)  # type: ignore[arg-type]
     if isinstance(policy, LoggedOnly):
         arrays["propensities"] = np.asarray(policy.logged)
         return log_with(None), [], []
