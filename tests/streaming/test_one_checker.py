@@ -78,7 +78,7 @@ def test_many_flaws_are_sorted_by_column_and_counted_once_for_each_row(tmp_path,
     marks += [(("decision", 1), 20), (("decision", 1), 21), (("x_1", 0), 59)]
     memory, scanned = texts(write(tmp_path / "log", damaged(marks), [30], 20))
     assert memory == scanned
-    assert "7 of 60 rows are invalid: column 'action' is not among the actions" in memory
+    assert "7 of 60 rows are invalid: column 'action' is not in 0..5, such as 9" in memory
     assert re.search(r"'reward' is infinite, such as inf, in 1 row \(row 3 .*'reward' is missing in 2 rows", memory)
     assert "'decision' repeats the id of an earlier decision in 2 rows (rows 20 (part-00.parquet: 20), 21" in memory
 

@@ -39,6 +39,12 @@ class Actions:
     def plain(self) -> bool:
         return all(isinstance(each, int) and each == at for at, each in enumerate(self.labels))
 
+    @property
+    def beyond(self) -> str:
+        """What is wrong with an action of the log that is none of these."""
+        numbers = self.plain and self.source in ("the log", "n_actions")
+        return f"is not in 0..{len(self) - 1}" if numbers else f"is not in the actions of {self.source}"
+
     def __len__(self) -> int:
         return len(self.labels)
 
@@ -66,24 +72,24 @@ def read_actions(
         raise InputError(f"column {column!r} of {source.name} holds no action: {len(codes)} rows, all missing.")
     known = sorted({*distinct, *source.actions})
     actions, notes = from_log(column, known, n_actions) if table is None else action_table(table, n_actions)
-    numbers, unknown = numbered(column, codes, distinct, actions)
+    numbers, unknown = numbered(column, codes, distinct, actions, actions.beyond)
     return numbers, actions, [*flaws, *unknown], notes
 
 
-def action_numbers(column: str, chunks: list[Any], actions: Actions) -> tuple[Ints, list[Flaw]]:
+def action_numbers(column: str, chunks: list[Any], actions: Actions, what: str = "") -> tuple[Ints, list[Flaw]]:
     """Action numbers of a column of actions; unknown ones are flaws."""
     codes, distinct, flaws = cells.labels(column, chunks)
-    numbers, unknown = numbered(column, codes, distinct, actions)
+    numbers, unknown = numbered(column, codes, distinct, actions, what)
     return numbers, [*flaws, *unknown]
 
 
-def numbered(column: str, codes: Ints, distinct: Sequence[Any], actions: Actions) -> tuple[Ints, list[Flaw]]:
-    """Action numbers of codes into labels, and a flaw where there are unknown ones."""
+def numbered(column: str, codes: Ints, distinct: Sequence[Any], actions: Actions, what: str) -> tuple[Ints, list[Flaw]]:
+    """Action numbers of codes into labels, and a flaw where there are unknown ones. what: is wrong with them."""
     numbers = actions.numbers(codes, distinct)
     unknown = np.flatnonzero(numbers == -2)
     if not len(unknown):
         return numbers, []
-    what = f"is not among the actions {actions.shown()}"
+    what = what or f"is not among the actions {actions.shown()}"
     return numbers, [Flaw(column, what, unknown, repr(distinct[codes[unknown[0]]]))]
 
 

@@ -249,7 +249,7 @@ def actions_of(column: str, source: Source, actions: Actions) -> tuple[Ints, lis
         values = chunks[0].to_numpy(zero_copy_only=False)
         if values.min(initial=0) >= 0 and values.max(initial=0) < len(actions):
             return (source.scratch or Scratch()).cast("action numbers", values, np.intp), []
-    return action_numbers(column, chunks, actions)
+    return action_numbers(column, chunks, actions, actions.beyond)
 
 
 def hashes_of(column: str, source: Source) -> tuple[Array, list[Flaw]]:

@@ -279,8 +279,9 @@ def scan(
         action column is read once to find the actions.
     logging : the logging policy, where all its probabilities are known: in the forms of a target policy, such as
         "dense:mu_*", or a function of contexts. Without it, CAEL fits it to the propensities. "estimate",
-        "estimate:boosting" or a `LoggingModel` estimates it from a sample of the rows, and "none" does without; neither looks at a propensity column. By default that column
-        is used, and without one the logging policy is estimated, with a warning.
+        "estimate:boosting" or a `LoggingModel` estimates it from a sample of the rows, and "none" does without; neither
+        looks at a propensity column. By default that column is used, and without one the logging policy is estimated,
+        with a warning.
     predictions : columns with predictions of the reward, which DM, DR and SNDR then use: "LOGGED+TARGET" names that of
         the logged action and that of the target's actions; a pattern, or a column of lists, those of all actions.
         Without it, they train a ridge regression in a pass of its own.
