@@ -18,6 +18,7 @@ from cael.results.evaluation import Evaluation
 from cael.results.question import Question, ask_question
 from cael.worlds.world import unlogged
 
+
 @final
 @dataclass(frozen=True, eq=False)
 class Predicted:
