@@ -17,9 +17,12 @@ DECLARED = re.compile(r"([A-Za-z0-9._-]+)>=([0-9][0-9.]*)(,.*)?")
 def minima(pyproject: Path) -> list[str]:
     """name==version of every dependency."""
     project = tomllib.loads(pyproject.read_text("utf-8"))["project"]
-    wanted = [*project["dependencies"], *(each for extra in EXTRAS for each in project["optional-dependencies"][extra])]
-    pins = {}
+    extras = project["optional-dependencies"]
+    wanted, pins = [*project["dependencies"], *(each for extra in EXTRAS for each in extras[extra])], {}
     for each in wanted:
+        if each.startswith("cael["):
+            wanted += [inner for extra in each[5:-1].split(",") for inner in extras[extra.strip()]]
+            continue
         match = DECLARED.fullmatch(each)
         if match is None or pins.setdefault(match[1], match[2]) != match[2]:
             raise SystemExit(f"{pyproject}: {each!r} must declare one least version, as in 'numpy>=1.26,<3'.")

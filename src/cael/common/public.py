@@ -33,9 +33,14 @@ from cael.judging.audit_checks import Frequency as Frequency
 from cael.judging.audit_checks import Period as Period
 from cael.judging.audits import Audit as Audit
 from cael.judging.audits import audit as audit
+from cael.judging.sensitivity import Sensitivity as Sensitivity
 from cael.judging.thresholds import Thresholds as Thresholds
 from cael.judging.verdict import Check as Check
 from cael.judging.verdict import Verdict as Verdict
+from cael.learning.learned import Learned as Learned
+from cael.learning.learned_policy import LearnedPolicy as LearnedPolicy
+from cael.learning.learner import learn as learn
+from cael.learning.saved import read_policy as read_policy
 from cael.log.eligible import Eligible as Eligible
 from cael.log.logged import Batch as Batch
 from cael.log.logged import LoggedData as LoggedData
@@ -58,6 +63,7 @@ from cael.policies.policy import Policy as Policy
 from cael.policies.policy import Tabular as Tabular
 from cael.policies.policy import Uniform as Uniform
 from cael.policies.propensity import EstimatedLogging as EstimatedLogging
+from cael.policies.propensity import LoggingModel as LoggingModel
 from cael.policies.propensity import estimate_logging as estimate_logging
 from cael.policies.scored import EpsilonGreedy as EpsilonGreedy
 from cael.policies.scored import Softmax as Softmax

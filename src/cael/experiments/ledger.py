@@ -86,12 +86,14 @@ def append(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def in_parallel(
-    function: Callable[..., Any], calls: Iterable[tuple[Any, ...]], jobs: int, *, ordered: bool = False
+    function: Callable[..., Any], calls: Iterable[tuple[Any, ...]], jobs: int, *, ordered: bool = False, ahead: int = 2
 ) -> Iterator[Any]:
-    """What a function returns for each of many arguments, from several processes: as they end, or in their order."""
+    """What a function returns for each of many arguments, from several processes: as they end, or in their order.
+
+    ahead: calls for each process that are taken from `calls` before the first has ended."""
     from joblib import Parallel, delayed
 
     kind = "generator" if ordered else "generator_unordered"
-    pool = Parallel(n_jobs=jobs, return_as=kind, pre_dispatch="2*n_jobs")
+    pool = Parallel(n_jobs=jobs, return_as=kind, pre_dispatch=f"{ahead}*n_jobs", batch_size=1 if ahead == 1 else "auto")
     results: Iterator[Any] = pool(delayed(function)(*call) for call in calls)
     return results
