@@ -26,7 +26,7 @@ SYSTEMS = ({"sys_platform": "linux", "platform_system": "Linux", "os_name": "pos
            {"sys_platform": "win32", "platform_system": "Windows", "os_name": "nt"})  # fmt: skip
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 FILE = re.compile(r"""<a [^>]*href=["'][^"'#]*#sha256=([0-9a-f]{64})["'][^>]*>\s*([^<\s]+)\s*</a>""")
-HEAD = """# What cael[report] takes, with hashes. Written by .ci/hashes.py (make hashes); versions as in constraints.txt.
+HEAD = """# What cael[report] takes, with hashes. Written by .ci/hashes.py (make hashes), as constraints.txt has them.
 # pip install --require-hashes -r requirements-runtime.txt && pip install --no-deps cael
 """
 

@@ -13,7 +13,7 @@ import pytest
 
 import cael
 from cael.cli import main
-from cael.io.cells import labels
+from cael.io import cells as io_cells
 from cael.io.kinds import without
 from cael.log.keys import distinct_keys, label_array, label_keys
 from tests.hostile.cases import N, columns, one, parquet, text
@@ -257,5 +257,5 @@ def test_labels_of_slices_are_those_of_their_rows(make):
         assert text.to_pylist() == [cell or None for cell in cells[start:end]]
         floats = pa.array([float(len(cell or "")) for cell in cells]).slice(start, end - start)
         for column, expected in ((part, [cell or None for cell in cells[start:end]]), (floats, floats.to_pylist())):
-            codes, distinct, _ = labels("x", [column])
+            codes, distinct, _ = io_cells.labels("x", [column])
             assert [distinct[code] if code >= 0 else None for code in codes] == expected
