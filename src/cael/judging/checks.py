@@ -168,9 +168,7 @@ def hidden(size: float, known: float, limits: Thresholds) -> Check:
 WITHIN = "The weights average what they should, within chance ({:.1f} standard errors from 1)."
 
 
-def mean_weight(
-    best: Estimate, limits: Thresholds, *, normal: bool = True, estimated: bool = False
-) -> Check | None:
+def mean_weight(best: Estimate, limits: Thresholds, *, normal: bool = True, estimated: bool = False) -> Check | None:
     """normal: whether the weights are such that their mean is nearly normal. estimated: whether propensities are, whose
     small errors many rows can see: the size of the miss must be large, too, for a refusal."""
     d = best.diagnostics
