@@ -15,7 +15,7 @@ import numpy as np
 
 from cael.common.types import Array, Floats, Ints
 from cael.errors import LARGEST, InputError
-from cael.io.kinds import is_list, is_number, is_text, is_view
+from cael.io.kinds import is_list, is_number, is_text, is_view, without
 
 Mask = Array
 FINER = r"(:\d\d\.\d{6})\d+"
@@ -33,6 +33,13 @@ class Flaw:
     what: str
     rows: Ints
     example: str = ""
+
+
+def sentence(column: str, what: str, example: str, count: int, places: list[str]) -> str:
+    """'column 'reward' is missing in 2 rows (rows 3, 17)'; places: of the first of them."""
+    such, s = f", such as {example}," if example else "", "s" if count > 1 else ""
+    more = ", ..." if count > len(places) else ""
+    return f"column {column!r} {what}{such} in {count:,} row{s} (row{s} {', '.join(places)}{more})"
 
 
 def flaws(column: str, masks: dict[str, Mask], values: Any = None) -> list[Flaw]:
@@ -171,7 +178,7 @@ def _label_chunk(column: str, chunk: Any) -> Any:
     if t.is_binary(chunk.type) or t.is_large_binary(chunk.type):
         raise InputError(f"column {column!r} is not valid UTF-8. Save the file as UTF-8.")
     if is_text(chunk.type):
-        return pc.if_else(pc.equal(chunk, ""), None, chunk)
+        return without(chunk, pc.equal(chunk, ""))
     if t.is_floating(chunk.type):
         return _whole_floats(column, chunk)
     if t.is_decimal(chunk.type):
