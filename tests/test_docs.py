@@ -7,6 +7,7 @@ import doctest
 import importlib
 import io
 import itertools
+import json
 import os
 import pkgutil
 import re
@@ -145,6 +146,14 @@ def test_tables_of_trust_are_rendered_from_the_committed_results(tmp_path: Path)
     made = {path.name: path.read_text("utf-8") for path in tmp_path.glob("*.inc")}
     assert made == {path.name: path.read_text("utf-8") for path in (DOCS / "results").glob("trust_*.inc")}
     assert len(made) > 5
+
+
+@pytest.mark.parametrize("name", ["propensities_only", "without_propensities"])
+def test_tables_of_propensities_are_rendered_from_the_committed_results(name: str) -> None:
+    table = (DOCS / "results" / f"{name}.inc").read_text("utf-8")
+    facts = DOCS / "results" / f"{name}.json"
+    module = importlib.import_module(f"cael.experiments.{name}")
+    assert table == (module.page(json.loads(facts.read_text("utf-8"))) if facts.exists() else module.NONE)
 
 
 def test_links_to_docs_exist() -> None:
