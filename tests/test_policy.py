@@ -6,7 +6,8 @@ from sklearn.linear_model import LogisticRegression
 
 import cael
 from cael import InputError, NeedsError, PolicyError
-from cael.policies.policy import as_policy, logged_probability, probabilities
+from cael.policies.given import as_policy
+from cael.policies.policy import logged_probability, probabilities
 
 LOG = cael.LoggedData([[0.0], [1.0], [2.0]], [0, 1, 2], [1.0, 2.0, 3.0], logging=np.full((3, 3), 1 / 3))
 

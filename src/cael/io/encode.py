@@ -16,6 +16,7 @@ from cael.io.cells import Flaw
 from cael.io.kinds import is_list, is_text
 from cael.io.roles import CONVENTIONS, conventional, matching
 from cael.io.sources import Source, open_source
+from cael.policies.labelled import Names, by_position
 
 Cast: TypeAlias = Callable[[str, list[Any]], tuple[Floats, list[Flaw]]]
 
@@ -38,6 +39,11 @@ class Actions:
     @cached_property
     def plain(self) -> bool:
         return all(isinstance(each, int) and each == at for at, each in enumerate(self.labels))
+
+    @property
+    def hidden(self) -> bool:
+        """Whether they are names whose order nobody said."""
+        return self.source == "the log" and isinstance(self.labels[0], str)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -225,14 +231,15 @@ def by_suffix(pattern: str, names: Sequence[str], actions: Actions, what: str) -
     return [by_label[label] for label in labels]
 
 
-def refuse_hidden_order(what: str, actions: Actions) -> None:
-    """Refuse numbers by position where nobody said in which order the actions are: names that the log has."""
-    if actions.source == "the log" and isinstance(actions.labels[0], str):
-        raise PolicyError(
-            f"{what} gives one number for each action by position, and the actions are names, of which the log says no "
-            f"order: {actions.shown()}. Give an action table (actions=, --actions), which lists them in that order, or "
-            "one column for each action, named by it, as in dense:pi_*."
-        )
+def said_order(what: str, actions: Actions, said: Sequence[str]) -> Ints | None:
+    """The place (k,) of each action among numbers by position, in the order that was said; None: that of the log. An
+    error where nobody said one and the actions are names that the log has."""
+    names = Names(actions.labels, actions.hidden)
+    if said:
+        return names.order(said, what)
+    if actions.hidden:
+        raise PolicyError(by_position(what, names))
+    return None
 
 
 def padded(lengths: Ints, entries: Array, filler: float) -> Array:

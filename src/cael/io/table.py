@@ -18,14 +18,18 @@ from cael.io.cells import Flaw
 from cael.io.eligibility import calendar_of, eligible_in, named_eligible
 from cael.io.encode import Actions, matrix, read_actions, told
 from cael.io.numpy_files import load_log, load_policy
+from cael.io.originals import Originals
 from cael.io.policy_columns import Rows, build
 from cael.io.roles import Columns, as_columns, resolve
 from cael.io.sources import Source, open_source
-from cael.io.specs import PolicySpec, parse
+from cael.io.specs import PolicySpec, is_spec, parse
 from cael.log.eligible import Eligible
 from cael.log.keys import label_array
 from cael.log.logged import LoggedData
-from cael.policies.policy import FromModel, LoggedOnly, Policy, probabilities
+from cael.policies.from_model import FromModel
+from cael.policies.given import PolicyLike, policy_on
+from cael.policies.labelled import Names
+from cael.policies.policy import LoggedOnly, Policy, probabilities
 from cael.policies.propensity import estimate_logging, warning
 
 
@@ -53,12 +57,19 @@ class LogTable:
     def __repr__(self) -> str:
         return f"LogTable({self.source}: {self.log!r})"
 
-    def policy(self, spec: str | Mapping[str, Any] | PolicySpec | Policy) -> Policy:
-        """A policy on the rows of this log, from a spec such as 'choice:best' (see the guide), or a policy as it is."""
-        if isinstance(spec, Policy):
-            return spec
+    def names(self, rows: slice | Ints) -> Names:
+        """What the log calls its actions, and these of its rows."""
+        if self._rows is None:
+            return Names(self.actions, False, len(self.log), rows)
+        return names_of(self._rows, len(self.log), rows)
+
+    def policy(self, spec: PolicyLike | PolicySpec) -> Policy:
+        """A policy on the rows of this log, from a spec such as 'choice:best' (see the guide), or from whatever else may
+        stand where a policy is expected: a fitted Pipeline, a frame of probabilities, chosen labels, a function."""
+        if not isinstance(spec, str | PolicySpec) and not is_spec(spec):
+            return policy_on(spec, self.log.names)
         if self._rows is not None:
-            policy = build(spec, self._rows, self.log.logging)
+            policy = build(spec, self._rows, self.log.logging).matched(self.log.names)
             if isinstance(policy, FromModel):  # a function or a model: one look at it before the whole log
                 head = self.log.take(np.arange(min(16, len(self.log))))
                 probabilities(policy, next(head.batches(width=head.n_actions)))
@@ -77,7 +88,7 @@ def open_log(
     *,
     actions: Any = None,
     n_actions: int | None = None,
-    logging: str | Mapping[str, Any] | Policy | None = None,
+    logging: PolicyLike | None = None,
     eligible: Any = None,
     drop_invalid: bool = False,
     seed: int = 0,
@@ -130,6 +141,12 @@ def open_log(
     )  # fmt: skip
 
 
+def names_of(table: Rows, count: int, rows: slice | Ints | None = None) -> Names:
+    """What a log of so many rows calls its actions, and those of its rows that are asked about."""
+    inputs = Originals(table.source, table.kept, table.id, table.source.given)
+    return Names(table.actions.labels, table.actions.hidden, count, rows, inputs)
+
+
 def _known(table: LogTable) -> LogTable:
     """The table, which its log then knows."""
     table.log.with_table(table)
@@ -142,7 +159,7 @@ def read(
     *,
     actions: Any = None,
     n_actions: int | None = None,
-    logging: str | Mapping[str, Any] | Policy | None = None,
+    logging: PolicyLike | None = None,
     eligible: Any = None,
     drop_invalid: bool = False,
     seed: int = 0,
@@ -274,7 +291,7 @@ def columns_found(roles: Columns) -> str:
 
 
 def _log(
-    reading: _Reading, rows: Rows, logging: str | Mapping[str, Any] | Policy | None, seed: int
+    reading: _Reading, rows: Rows, logging: PolicyLike | None, seed: int
 ) -> tuple[LoggedData, list[str], list[str]]:
     """The log with its logging policy, notes and warnings."""
     arrays: dict[str, Any] = {
@@ -299,7 +316,8 @@ def _log(
         return log_with(estimated), [note] if few else [], [warning(estimated, log.contexts.shape[1])]
     if isinstance(logging, str) and logging.strip() == "logging":
         raise InputError("logging='logging' defines the logging policy by itself; name a column, a file or an object.")
-    policy = logging if isinstance(logging, Policy) else build(logging, rows, None)
+    policy = build(logging, rows, None) if isinstance(logging, str | PolicySpec) or is_spec(logging) else logging
+    policy = policy_on(policy, names_of(rows, len(arrays["rewards"])))
     if isinstance(policy, LoggedOnly):
         arrays["propensities"] = np.asarray(policy.logged)
         return log_with(None), [], []
