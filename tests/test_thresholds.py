@@ -8,6 +8,7 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from rich.console import Console
 
@@ -100,6 +101,13 @@ def fitted(logging_error):
 def smoothed(name, **limits):
     facts = EmbeddingFacts(1.0, 1.0, 0.0, 0.5, 0.5, 1, 1.0, 0.0, (), 0.0, 0.0, 0.1, 1000, None)
     return judged_as(name, "SNDR", {"embedding": facts}, **limits)
+
+
+def with_dropped_rows():
+    rng = np.random.default_rng(0)
+    columns = {"action": rng.integers(0, 2, 900), "reward": rng.random(900), "propensity": np.full(900, 0.5)}
+    columns["reward"][:50] = np.nan
+    return cael.io.open_log(pa.table(columns), drop_invalid=True).log
 
 
 def without_effects(kind):
@@ -195,6 +203,7 @@ PAIRS = {
     "disagreement": judged("disagreement", disagreement_gap=(0.0, 0.0)),
     "disagreement_gap": judged("disagreement", disagreement=(0.0, 0.0)),
     "bias": lambda bias: with_bias(bias),
+    "dropped": judged("dropped", with_dropped_rows(), [0.5, 0.5]),
     "misplaced": judged("frequencies", broken("propensities of another version, whole policy")),
     "surprise": judged("surprise", broken("actions shuffled, logging policy known")),
     "decile_gap": audited("calibration", broken("actions shuffled, logging policy known")),

@@ -212,7 +212,7 @@ def _read(table: Source, roles: Columns, action_table: Any, n_actions: int | Non
         return values
 
     propensities = cast(roles.propensity, cells.propensities)
-    contexts, more, flaws = matrix(table, roles.contexts or (), n, cast=cells.measured)
+    contexts, more, flaws = matrix(table, roles.contexts or (), n, cast=cells.measured, fill=True)
     wrong.extend(flaws)
     arrays = {
         "contexts": contexts,

@@ -27,6 +27,7 @@ from cael.judging.checks import (
     comes_and_goes,
     disagreement,
     drifted,
+    dropped_rows,
     effect,
     effective_rows,
     evidence,
@@ -84,6 +85,7 @@ def judge(
     normal = tails is None or tails.status == "pass"
     checks = [
         evidence(best, propensities=answer.log.has_propensities, estimated=answer.log.estimates_logging),
+        dropped_rows(*kept_rows(answer), limits),
         sensitivity(answer, target, estimates, level),
         effective_rows(best, known, limits),
         unsmoothed(best, rows_alone, limits),
@@ -103,6 +105,12 @@ def judge(
         bias(best, level, limits),
     ]
     return verdict_of(headline, [check for check in checks if check is not None], limits)
+
+
+def kept_rows(answer: Answer) -> tuple[int, int]:
+    """Rows of the table that are in the log, and all of them."""
+    table = answer.log.log.table if isinstance(answer.log, Held) else None
+    return (answer.n, answer.read) if table is None else (len(table.log), table.rows_read)
 
 
 def mean_weights(answer: Answer, target: int, best: Estimate, limits: Thresholds, *, normal: bool) -> Check | None:

@@ -91,6 +91,8 @@ class Thresholds:
 
     The log:
 
+    dropped: share of rows that were left out because they are invalid. At one percent, rows that are unlike the others
+        move a rate by about a percent of its size. It never refuses: nothing in a log says what they would have been.
     misplaced: share of rows whose action the propensities do not explain, counted over the actions whose frequency is
         off beyond chance. Half a percent is rounding; five percent is another policy.
     least_count: rows that an action must have before its frequency is tested where only logged propensities are known.
@@ -170,6 +172,7 @@ class Thresholds:
     disagreement: tuple[float, float] = (3.5, 6.0)
     disagreement_gap: tuple[float, float] = (0.5, 1.0)
     bias: tuple[float, float] = (3.0, math.inf)
+    dropped: tuple[float, float] = (0.01, math.inf)
     misplaced: tuple[float, float] = (0.005, 0.05)
     least_count: float = 50.0
     surprise: tuple[float, float] = (0.005, 0.05)

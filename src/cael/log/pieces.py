@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
@@ -17,6 +17,7 @@ from cael.io.cells import Flaw
 from cael.io.eligibility import Calendar, eligible_in
 from cael.io.encode import Actions, action_numbers, matrix
 from cael.io.kinds import is_text
+from cael.io.missing import Filling
 from cael.io.roles import Columns
 from cael.io.sources import Source
 from cael.log.eligible import Eligible
@@ -32,13 +33,15 @@ SHOWN = 5
 @dataclass(frozen=True, eq=False)
 class Door:
     """How the columns of a log become arrays; the same for every batch. roles: of those that are needed, the others
-    None. categories: whether contexts may be text, which becomes columns of 0 and 1. calendar: of eligible actions."""
+    None. categories: whether contexts may be text, which becomes columns of 0 and 1. calendar: of eligible actions. fillings: of
+    contexts with missing numbers."""
 
     roles: Columns
     actions: Actions
     segments: tuple[str, ...] = ()
     categories: bool = False
     calendar: Calendar | None = None
+    fillings: Mapping[str, Filling] | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -158,7 +161,9 @@ def piece_of(source: Source, door: Door, file: int = 0) -> Piece:
     rewards, propensities = read(roles.reward, numbers_of), read(roles.propensity, _propensities)
     contexts = read(
         roles.contexts or (),
-        lambda names, source: matrix(source, names, n, categories=door.categories, cast=cells.measured)[::2],
+        lambda names, source: matrix(
+            source, names, n, categories=door.categories, cast=cells.measured, fillings=door.fillings
+        )[::2],
     )
     clusters = read(roles.cluster, hashes_of)
     times = read(roles.timestamp, lambda column, source: cells.times(column, source.chunks(column)))
