@@ -103,6 +103,12 @@ def smoothed(name, **limits):
     return judged_as(name, "SNDR", {"embedding": facts}, **limits)
 
 
+def memoriser():
+    from sklearn.tree import DecisionTreeClassifier
+
+    return DecisionTreeClassifier(random_state=0).fit(LOG.contexts, LOG.actions, sample_weight=np.exp(LOG.rewards))
+
+
 def with_dropped_rows():
     rng = np.random.default_rng(0)
     columns = {"action": rng.integers(0, 2, 900), "reward": rng.random(900), "propensity": np.full(900, 0.5)}
@@ -202,6 +208,7 @@ PAIRS = {
     "unsupported_mass": judged("support", missing_action(), [0.49, 0.49, 0.02]),
     "disagreement": judged("disagreement", disagreement_gap=(0.0, 0.0)),
     "disagreement_gap": judged("disagreement", disagreement=(0.0, 0.0)),
+    "trained_here": judged("trained_here", LOG, memoriser()),
     "bias": lambda bias: with_bias(bias),
     "dropped": judged("dropped", with_dropped_rows(), [0.5, 0.5]),
     "misplaced": judged("frequencies", broken("propensities of another version, whole policy")),

@@ -55,6 +55,7 @@ from cael.judging.survey import (
     two_sided,
 )
 from cael.judging.thresholds import DEFAULT, Thresholds
+from cael.judging.trained_here import trained_here
 from cael.judging.verdict import Check, Verdict, by_gravity, verdict_of
 from cael.log.held import Held
 from cael.log.logged import LoggedData
@@ -97,6 +98,7 @@ def judge(
         tails,
         mean_weights(answer, target, best, limits, normal=normal),
         support(best, counts, limits),
+        trained_here(answer, target, limits),
         disagreement(best, estimates, (rows_alone or math.inf) if normal else 0.0, level, limits),
         frequencies_of(answer, counts, limits),
         None if likely is None else surprise(*likely, limits),

@@ -67,6 +67,10 @@ class FromModel(Policy):
             )
 
     @property
+    def learned(self) -> bool:  # type: ignore[override]
+        return self.fitted
+
+    @property
     def fitted(self) -> bool:
         """Whether it is a trained model."""
         return hasattr(self.model, "classes_")

@@ -56,6 +56,7 @@ class Mixture(Policy):
             self, policies=parts, weights=weights, n_actions=next(iter(counts), None),
             complete=all(part.complete for part in parts), keeps=all(part.keeps for part in parts),
             wanted=tuple(dict.fromkeys(name for part in parts for name in part.wanted)),
+            learned=any(part.learned for part in parts),
         )  # fmt: skip
         settle(
             self, least=self._mean(lambda part: part.least or 0.0),

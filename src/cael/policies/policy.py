@@ -44,6 +44,7 @@ class Policy(ABC):
         see `fixed_on`).
     keeps: True where it plays only what is eligible, on every row; the probabilities of others are checked.
     wanted: columns of the log's table that it looks at besides the contexts.
+    learned: whether a fitted model is behind it, which may have been trained on the log.
     """
 
     trusted: ClassVar[bool] = False
@@ -55,6 +56,7 @@ class Policy(ABC):
     positive: bool = False
     fixed: Floats | None = None
     wanted: tuple[str, ...] = ()
+    learned: bool = False
 
     @abstractmethod
     def probabilities(self, batch: Batch) -> Floats:
