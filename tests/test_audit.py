@@ -200,7 +200,7 @@ def test_text_files_whose_rows_are_not_counted_may_be_too_short_for_periods(tmp_
 
 
 def test_copies_are_not_looked_for_in_a_part_of_a_log(tmp_path, monkeypatch):
-    monkeypatch.setattr(cael.engine.learning.in_memory, "__defaults__", (300,))
+    monkeypatch.setattr(cael.engine.nuisances.in_memory, "__defaults__", (300,))
     there, kept = stream_and_memory(tmp_path, table(1200))
     found, whole = cael.audit(there), cael.audit(kept)
     assert found["duplicates"].status == "unknown"

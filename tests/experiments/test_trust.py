@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import cael
-from cael.experiments import trust, trust_page, trust_summary
+from cael.experiments import trust, trust_counts, trust_page, trust_summary
 from cael.experiments.ledger import read_lines
 from cael.experiments.trust import Sizes, Task, listed, planned
 
@@ -34,7 +34,7 @@ def made(world, seed, value, low, high, **changes):
     }  # fmt: skip
     plain = {**learned, "best": [1.2, 0.9, 1.5], "lift": [0.7, 0.4, 1.0], "seconds": 2.0}
     facts = {"n": 500, "k": 5, "overlap": 2000.0, "truth": 1.0, "true_lift": 0.5, "spread": 2.0}
-    task = {"kind": "evaluate", "world": world, "seed": seed, "condition": trust_summary.SOUND, "estimator": ""}
+    task = {"kind": "evaluate", "world": world, "seed": seed, "condition": trust_counts.SOUND, "estimator": ""}
     return {**task, **facts, "learn": True, "plain": plain, "learned": learned, **changes}
 
 
@@ -153,7 +153,7 @@ def test_the_ratio_has_the_error_that_repetition_shows():
 
     def once():
         common = rng.exponential(size=200)
-        return trust_summary.ratio_of(1.1 * common + 0.05 * rng.exponential(size=200), common)
+        return trust_counts.ratio_of(1.1 * common + 0.05 * rng.exponential(size=200), common)
 
     repeated = np.array([once() for _ in range(400)])
     stated, seen = repeated[:, 1].mean(), repeated[:, 0].std()

@@ -5,7 +5,7 @@ import pytest
 
 import cael
 import cael.io
-from cael.engine import learning
+from cael.engine import nuisances
 from cael.log import budget
 from cael.policies.propensity import EstimatedLogging, estimated
 from tests.streaming.logs import write
@@ -41,7 +41,7 @@ def test_where_the_sample_is_the_log_the_answer_is_that_of_memory(tmp_path, monk
 
 
 def test_of_a_long_log_a_sample_is_enough(tmp_path, monkeypatch):
-    monkeypatch.setattr(learning, "MODEL_ROWS", 300)
+    monkeypatch.setattr(nuisances, "MODEL_ROWS", 300)
     there, _, world = scanned(tmp_path, n=5000)
     assert 200 < there.logging.policy.trained_on < 300
     found = cael.evaluate(there, "dense:pi", cael.SNIPS(), learn=False)["SNIPS"]
@@ -52,9 +52,9 @@ def test_of_a_long_log_a_sample_is_enough(tmp_path, monkeypatch):
 def test_frequencies_are_those_of_the_whole_log(tmp_path, monkeypatch, counted):
     """The mean weight of the uniform policy is 1 where the frequencies are right; the negative control has those of the
     sample."""
-    monkeypatch.setattr(learning, "MODEL_ROWS", 500)
+    monkeypatch.setattr(nuisances, "MODEL_ROWS", 500)
     if not counted:
-        monkeypatch.setattr(learning, "estimated", lambda log, split, counts: estimated(log, split))
+        monkeypatch.setattr(nuisances, "estimated", lambda log, split, counts: estimated(log, split))
     there, _, _ = scanned(tmp_path, n=40_000, cuts=())
     found = cael.evaluate(there, "uniform", cael.IPS(), learn=False)["IPS"].diagnostics
     assert (abs(found.mean_weight_z) < 4) == counted

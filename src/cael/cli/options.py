@@ -42,7 +42,7 @@ class Reading:
     n_actions: MaybeWhole = None
     "The number of actions, where they are numbered 0 .. n-1 and the log need not hold all."
     logging: str | None = None
-    "The logging policy, in any of the forms of a policy; 'estimate' estimates it, 'none' does without."
+    "The logging policy, in any of the forms of a policy; 'estimate' or 'estimate:MODEL' (logistic, products, boosting, python:MODULE:CLASSIFIER) estimates it, 'none' does without."
     drop_invalid: Flag = False
     "Leave out rows with missing or impossible values, and report them, instead of refusing the log."
     config: Path | None = None

@@ -33,6 +33,7 @@ from cael.judging.audit_checks import Frequency as Frequency
 from cael.judging.audit_checks import Period as Period
 from cael.judging.audits import Audit as Audit
 from cael.judging.audits import audit as audit
+from cael.judging.sensitivity import Sensitivity as Sensitivity
 from cael.judging.thresholds import Thresholds as Thresholds
 from cael.judging.verdict import Check as Check
 from cael.judging.verdict import Verdict as Verdict
@@ -50,7 +51,7 @@ from cael.outcomes import Ridge as Ridge
 from cael.outcomes import Sampled as Sampled
 from cael.outcomes import SklearnOutcome as SklearnOutcome
 from cael.policies.among import AmongEligible as AmongEligible
-from cael.policies.choice import Choice as Choice
+from cael.policies.chosen import Choice as Choice
 from cael.policies.factorised import FactorisedSoftmax as FactorisedSoftmax
 from cael.policies.from_model import FromModel as FromModel
 from cael.policies.mixture import Mixture as Mixture
@@ -59,6 +60,7 @@ from cael.policies.policy import Policy as Policy
 from cael.policies.policy import Tabular as Tabular
 from cael.policies.policy import Uniform as Uniform
 from cael.policies.propensity import EstimatedLogging as EstimatedLogging
+from cael.policies.propensity import LoggingModel as LoggingModel
 from cael.policies.propensity import estimate_logging as estimate_logging
 from cael.policies.scored import EpsilonGreedy as EpsilonGreedy
 from cael.policies.scored import Softmax as Softmax
@@ -69,6 +71,10 @@ from cael.results.calibration import CalibrationRow as CalibrationRow
 from cael.results.calibration import calibrate as calibrate
 from cael.results.comparison import Comparison as Comparison
 from cael.results.comparison import compare as compare
+from cael.learning.learned import Learned as Learned
+from cael.learning.learned_policy import LearnedPolicy as LearnedPolicy
+from cael.learning.learner import learn as learn
+from cael.learning.saved import read_policy as read_policy
 from cael.results.evaluate import evaluate as evaluate
 from cael.results.evaluate import panel as panel
 from cael.results.evaluation import Evaluation as Evaluation

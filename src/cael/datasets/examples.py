@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from cael.common.whole import write_whole
 from cael.errors import InputError
 
 FILES = ("news.parquet", "articles.csv")
@@ -30,6 +31,6 @@ def copy(folder: str | Path = ".") -> list[Path]:
         target = into / name
         if target.exists():
             raise InputError(f"{target} is there already: name another folder, or remove it.")
-        target.write_bytes(path(name).read_bytes())
+        write_whole(target, path(name).read_bytes())
         copies.append(target)
     return copies

@@ -27,7 +27,7 @@ from cael.engine.columns import (
     squared,
 )
 from cael.engine.drawn import Sample, sample_of
-from cael.engine.learning import fitted_to
+from cael.engine.nuisances import fitted_to
 from cael.engine.partial import Partial
 from cael.engine.passes import reduced
 from cael.engine.predictions import Folded, Modelled, Pair, Predictions, predictable

@@ -94,8 +94,9 @@ class Fixed(Predictions):
         for part in chunks(len(piece), piece.n_actions):
             batch = piece.batch(part)
             rows = batch if piece.numbers is None else replace(batch, rows=row_numbers(piece.numbers, part))
-            logged[part] = self.model.logged(rows)
-            value[part] = self.model.value(rows, probabilities(policy, batch))
+            q = self.model.predict(rows)
+            logged[part] = q[np.arange(len(q)), rows.actions]
+            value[part] = np.einsum("ij,ij->i", probabilities(policy, batch), q)
         return logged, value
 
 

@@ -49,9 +49,7 @@ def filling_of(name: str, values: Floats, flaws: Sequence[Flaw]) -> Filling | No
     return Filling(median, early > 0, note)
 
 
-def filled(
-    values: Floats, flaws: list[Flaw], filling: Filling | None
-) -> tuple[Floats, list[Flaw]]:
+def filled(values: Floats, flaws: list[Flaw], filling: Filling | None) -> tuple[Floats, list[Flaw]]:
     """(n, 1) numbers without a gap, or (n, 2) with the mark beside them; and the flaws that are left."""
     if filling is None:
         return values[:, None], flaws

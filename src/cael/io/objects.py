@@ -15,21 +15,27 @@ from cael.policies.policy import Policy
 
 def load_object(spec: PolicySpec) -> Policy:
     """The policy named 'module:attribute'; the current folder is searched as well as what is installed."""
-    module_name, colon, path = spec.what.partition(":")
+    subject = attribute(spec.what, f"policy '{spec}'", "python:models:ranker")
+    return as_policy_object(subject, spec)
+
+
+def attribute(name: str, what: str, example: str) -> Any:
+    """The Python object named 'module:attribute'. what, example: for messages."""
+    module_name, colon, path = name.partition(":")
     if not colon or not module_name or not path:
-        raise PolicyError(f"policy '{spec}': expected python:MODULE:ATTRIBUTE, for example python:models:ranker.")
+        raise PolicyError(f"{what}: expected python:MODULE:ATTRIBUTE, for example {example}.")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
         subject: Any = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
-        raise PolicyError(f"policy '{spec}': importing {module_name} failed: {reason(error)}.") from None
+        raise PolicyError(f"{what}: importing {module_name} failed: {reason(error)}.") from None
     for part in path.split("."):
         if not hasattr(subject, part):
-            raise PolicyError(f"policy '{spec}': {module_name} has no attribute {path!r}.")
+            raise PolicyError(f"{what}: {module_name} has no attribute {path!r}.")
         subject = getattr(subject, part)
-    return as_policy_object(subject, spec)
+    return subject
 
 
 def as_policy_object(subject: Any, spec: PolicySpec) -> Policy:

@@ -17,6 +17,7 @@ from cael.io import cells
 from cael.io.cells import Flaw
 from cael.io.eligibility import calendar_of, eligible_in, named_eligible
 from cael.io.encode import Actions, matrix, read_actions, told
+from cael.io.logging_models import NONE, WORD, leaves_propensities, logging_model
 from cael.io.numpy_files import load_log, load_policy
 from cael.io.originals import Originals
 from cael.io.policy_columns import Rows, build
@@ -30,7 +31,7 @@ from cael.policies.from_model import FromModel
 from cael.policies.given import PolicyLike, policy_on
 from cael.policies.labelled import Names
 from cael.policies.policy import LoggedOnly, Policy, probabilities
-from cael.policies.propensity import estimate_logging, warning
+from cael.policies.propensity import LoggingModel, estimate_logging, warning
 
 
 @final
@@ -99,7 +100,8 @@ def open_log(
     columns : which column is what, as `Columns` or a mapping; others are found by conventional names.
     actions : a table that lists all actions, with a column `action` and features in the others.
     n_actions : the number of actions, where these are numbers 0 .. n_actions-1.
-    logging : the logging policy, in any of the forms of a policy; "estimate" estimates it, "none" does without.
+    logging : the logging policy, in any of the forms of a policy; "estimate", "estimate:boosting" or a `LoggingModel`
+        estimates it, "none" does without.
         By default the propensity column is used, and without one the logging policy is estimated, with a warning.
     eligible : the actions that could be taken, where these are not all: the name of a column of lists; or, where
         `columns` name a period, a table with the columns `action` and `period` (or a mapping {period: actions}).
@@ -194,7 +196,7 @@ class _Reading:
 
 
 def _read(table: Source, roles: Columns, action_table: Any, n_actions: int | None, logging: Any) -> _Reading:
-    if logging in ("estimate", "none"):
+    if leaves_propensities(logging):
         roles = replace(roles, propensity=None)
     table.load(roles.listed())
     rewards, wrong = cells.measured(str(roles.reward), table.chunks(str(roles.reward)))
@@ -306,11 +308,13 @@ def _log(
         log = LoggedData(**arrays, logging=policy, n_actions=k, action_features=features, eligible=eligible)
         return log.placed(rows.only(reading.places))
 
-    if logging == "none" or (logging is None and arrays["propensities"] is not None):
+    none = isinstance(logging, str) and logging.strip() == NONE
+    if none or (logging is None and arrays["propensities"] is not None):
         return log_with(None), [], []
-    if logging is None or logging == "estimate":
+    how = LoggingModel(seed=seed) if logging is None or logging == WORD else logging_model(logging)
+    if how is not None:
         log = log_with(None)
-        estimated = estimate_logging(log, seed=seed)
+        estimated = estimate_logging(log, model=how.model, folds=how.folds, C=how.C, seed=how.seed)
         few = estimated.trained_on < len(log) / 2
         note = f"The logging policy was estimated from {estimated.trained_on:,} rows for each fold."
         return log_with(estimated), [note] if few else [], [warning(estimated, log.contexts.shape[1])]

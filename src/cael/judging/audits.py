@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from cael.engine.answer import Answer
 from cael.engine.asking import as_engine_log, ask
-from cael.engine.learning import in_memory
+from cael.engine.nuisances import in_memory
 from cael.engine.work import STRETCHES
 from cael.errors import InputError, positive_int
 from cael.estimators.doubly_robust import DR

@@ -13,7 +13,7 @@ import numpy as np
 
 from cael.common.types import Floats, Ints
 from cael.engine.actions_pass import distinct_actions
-from cael.engine.learning import estimated_logging
+from cael.engine.nuisances import estimated_logging
 from cael.engine.predictions import Predictions, predictions_of
 from cael.errors import InputError, LogError
 from cael.io import cells
@@ -21,6 +21,7 @@ from cael.io.csv_files import Written
 from cael.io.eligibility import Calendar, calendar_of, named_eligible
 from cael.io.encode import Actions, action_table, from_log
 from cael.io.kinds import is_text
+from cael.io.logging_models import NONE, WORD, leaves_propensities, logging_model
 from cael.io.missing import Filling, fillings_of
 from cael.io.reading import Task, batches, fingerprint_of, found_files, opened, tasks_of
 from cael.io.roles import Columns, as_columns, resolve
@@ -32,9 +33,6 @@ from cael.log.keys import FILE_BITS
 from cael.log.logged import LogKey, at_rows, key_of
 from cael.log.pieces import Door, Piece, Reading, piece_of, refuse_text_contexts, told_flaws, unique
 from cael.log.targets import Target, as_source, target_of
-
-ESTIMATE = "estimate"
-"""logging=: the logging policy is estimated."""
 
 
 @final
@@ -84,7 +82,7 @@ class ScannedLog:
     @property
     def estimates_logging(self) -> bool:
         """Whether the logging policy is to be estimated."""
-        return isinstance(self.given_logging, str) and self.given_logging.strip() == ESTIMATE
+        return logging_model(self.given_logging) is not None
 
     @cached_property
     def logging(self) -> Target | None:
@@ -298,8 +296,8 @@ def scan(
     columns, actions, n_actions, eligible, drop_invalid : see `cael.io.open_log`. Without `actions` or `n_actions`, the
         action column is read once to find the actions.
     logging : the logging policy, where all its probabilities are known: in the forms of a target policy, such as
-        "dense:mu_*", or a function of contexts. Without it, CAEL fits it to the propensities. "estimate" estimates it
-        from a sample of the rows, and "none" does without; neither looks at a propensity column. By default that column
+        "dense:mu_*", or a function of contexts. Without it, CAEL fits it to the propensities. "estimate",
+        "estimate:boosting" or a `LoggingModel` estimates it from a sample of the rows, and "none" does without; neither looks at a propensity column. By default that column
         is used, and without one the logging policy is estimated, with a warning.
     predictions : columns with predictions of the reward, which DM, DR and SNDR then use: "LOGGED+TARGET" names that of
         the logged action and that of the target's actions; a pattern, or a column of lists, those of all actions.
@@ -327,10 +325,10 @@ def scan(
     except InputError as error:
         raise (error if name in str(error) else type(error)(f"{name}: {error}")) from None
     notes = [columns_found(roles), *notes]
-    if word in (ESTIMATE, "none"):
+    if leaves_propensities(logging):
         roles = replace(roles, propensity=None)
-    if word == "none" or logging is None:
-        logging = ESTIMATE if word != "none" and roles.propensity is None else None
+    if word == NONE or logging is None:
+        logging = WORD if word != NONE and roles.propensity is None else None
     predicted = None if predictions is None else predictions_of(predictions, table, known_actions)
     log = ScannedLog(
         table, tasks, roles, known_actions, predicted, budget, drop_invalid, budget.workers, client, tuple(notes),

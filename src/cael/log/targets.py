@@ -89,7 +89,7 @@ class Target:
             # The check of eligible actions names the rows of the log, for whatever policy.
             return (aligned if piece.eligible is None else Aligned)(self.policy, piece.numbers)
         if isinstance(self.policy, EstimatedLogging):
-            return self.policy.on_folds(piece.folds(self.policy.folds, 0))
+            return self.policy.on_folds(piece.folds(self.policy.folds, self.policy.seed))
         if self.policy is not None:
             policy = self.policy
             if policy.wanted:

@@ -39,7 +39,14 @@ class AmongEligible(Policy):
         policy = as_policy(self.policy)
         if not policy.complete:
             raise PolicyError(f"{policy!r} knows only logged actions, and cannot be scaled up to the eligible ones.")
-        settle(self, policy=policy, n_actions=policy.n_actions, fixed=policy.fixed, wanted=policy.wanted, learned=policy.learned)
+        settle(
+            self,
+            policy=policy,
+            n_actions=policy.n_actions,
+            fixed=policy.fixed,
+            wanted=policy.wanted,
+            learned=policy.learned,
+        )
 
     def matched(self, names: Names) -> Policy:
         return AmongEligible(self.policy.matched(names))

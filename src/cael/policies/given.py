@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cael.errors import PolicyError
-from cael.policies.choice import Choice, is_label
+from cael.policies.chosen import Choice, is_label
 from cael.policies.from_model import FromModel
 from cael.policies.labelled import Names, by_position
 from cael.policies.policy import Policy, Tabular

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from cael.common.types import Floats
 from cael.engine.asking import ask, lacking
-from cael.engine.learning import in_memory
+from cael.engine.nuisances import in_memory
 from cael.errors import NeedsError, positive_int
 from cael.estimators import Estimator
 from cael.inference import intervals as inference

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from cael.common.types import Floats, Ints
 from cael.engine.asking import NEEDS
-from cael.engine.learning import in_memory
+from cael.engine.nuisances import in_memory
 from cael.errors import LARGEST, InputError, NeedsError, positive_int
 from cael.estimators.problem import Problem
 from cael.inference import intervals as inference

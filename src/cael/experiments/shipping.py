@@ -1,0 +1,221 @@
+"""How often `learn` ships a policy, how often that is worse than the old one, and how much of the possible gain it gets.
+
+    python -m cael.experiments.shipping run  --out results/shipping.jsonl --logs 30 --jobs 2 [--seconds 500]
+    python -m cael.experiments.shipping page --rows results/shipping.jsonl --out docs/results/shipping.md
+
+Log t of a world is that of seed --seeds + t; what is tuned is tuned on seeds below 7000. The true value of the learned
+policy, of the old one and of the best one come from the world. Worlds whose name begins with "nothing" have no better
+policy: there every "ship" is an error. Random worlds are those of --seeds + t, two logs each. A run that was stopped
+goes on where it was: each log is a line of the file; --seconds ends it in good order after so many. It needs numpy,
+scipy, scikit-learn and joblib alone. --worlds takes those whose names begin with one of these words.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from statistics import mean
+from typing import Any, final
+
+import numpy as np
+
+from cael.common.types import Floats
+from cael.errors import CaelError
+from cael.experiments.ledger import append, in_parallel, read_lines
+from cael.learning.learner import learn
+from cael.learning.plays import one_hot
+from cael.log.logged import Batch
+from cael.policies.policy import Policy
+from cael.worlds import LearningWorld, MixedWorld, PaperWorld, Play, random_world, suite, wide
+
+FIRST, RANDOM = 7000, "random"
+TOLERANCE = 1e-9
+"""Of the value of the old policy: a policy that is worse by less is not worse."""
+
+
+@cache
+def listed() -> dict[str, tuple[Any, int]]:
+    """Name -> (world, rows)."""
+    uniform = Play("uniform")
+    papers = {f"paper, k = {k}": (PaperWorld(n_actions=k), 1000) for k in (100, 500, 1500)}
+    nothing = {
+        f"nothing to learn, {noise}, k = {k}": (
+            MixedWorld("none", noise, uniform if k == 10 else Play("popular", 0.8), uniform, n_actions=k, rate=0.05,
+                       context_share=share, reward_std=1.0, seed=3), 2000)
+        for noise, k, share in (("normal", 10, 0.5), ("normal", 200, 0.0), ("clicks", 10, 0.0), ("heavy", 50, 0.5),
+                                ("revenue", 20, 0.3))
+    }  # fmt: skip
+    others = {**suite(), **wide()}
+    known = {
+        name: pair for name, pair in others.items()
+        if name not in ("paper", "A/B test, 100,000 rows", "near the logging policy")
+        and not isinstance(pair[0], LearningWorld)
+    }  # fmt: skip
+    return {**papers, **nothing, **known}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Best(Policy):
+    """The best action of each context, by the world itself."""
+
+    world: Any
+
+    def probabilities(self, batch: Batch) -> Floats:
+        return one_hot(means_of(self.world)(batch).argmax(axis=1), batch.n_actions)
+
+
+def means_of(world: Any) -> Any:
+    """The function of expected rewards of all actions; a world with actions that are never logged has another in it."""
+    return getattr(world, "_whole", world)._means
+
+
+@cache
+def world_of(name: str) -> tuple[Any, int]:
+    return random_world(int(name.split()[1])) if name.startswith(f"{RANDOM} ") else listed()[name]
+
+
+@cache
+def ends_of(name: str) -> tuple[float, float]:
+    """The true values of the old policy and of the best one."""
+    world, _ = world_of(name)
+    return float(world.value(world.sample(2, 0).logging)), float(world.value(Best(world)))
+
+
+def row_of(name: str, seed: int, options: dict[str, Any]) -> dict[str, Any]:
+    """One log: what was learned of it, and the truth."""
+    warnings.simplefilter("ignore")
+    world, n = world_of(name)
+    old, best = ends_of(name)
+    row = {"world": name, "seed": seed, "old": old, "best": best}
+    start = time.process_time()
+    try:
+        learned = learn(world.sample(n, seed), **options)
+    except CaelError as error:
+        return {**row, "error": str(error)[:300]}
+    seconds = time.process_time() - start
+    return {
+        **row, "decision": learned.decision, "value": float(world.value(learned.policy)), "lift": learned.lift.value,
+        "bound": learned.bound, "level": learned.verdict.level, "candidate": learned.chosen.candidate,
+        "play": learned.chosen.play, "hopeful": bool(learned.chosen.promise > 0), "seconds": round(seconds, 2),
+    }  # fmt: skip
+
+
+def tasks(worlds: Sequence[str], logs: int, first: int, randoms: int) -> list[tuple[str, int]]:
+    """(world, seed) of all logs, the first ones of every world first."""
+    names = [name for name in listed() if not worlds or name.startswith(tuple(worlds))]
+    fixed = [(name, first + t) for t in range(logs) for name in names]
+    drawn = [(f"{RANDOM} {first + t}", first + log) for t in range(randoms) for log in range(2)]
+    return fixed + (drawn if not worlds or RANDOM in worlds else [])
+
+
+def run(path: Path, wanted: list[tuple[str, int]], jobs: int, seconds: float | None, options: dict[str, Any]) -> int:
+    """Run what is not there yet; the number of logs that are left."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    there = {(row["world"], row["seed"]) for row in read_lines(path)}
+    pending = [task for task in wanted if task not in there]
+    start, size, at = time.monotonic(), max(4, 4 * jobs), 0
+    while at < len(pending) and (seconds is None or time.monotonic() - start < seconds):
+        calls = [(name, seed, options) for name, seed in pending[at : at + size]]
+        append(path, list(in_parallel(row_of, calls, jobs)))
+        at += len(calls)
+        print(f"{at} of {len(pending)} logs, {time.monotonic() - start:.0f} s", file=sys.stderr)
+    return len(pending) - at
+
+
+# The page
+
+
+def played(row: dict[str, Any]) -> float:
+    """The value of what is played after the advice."""
+    return float(row["value"] if row["decision"] == "ship" else row["old"])
+
+
+def harmful(row: dict[str, Any]) -> bool:
+    """Whether a policy is shipped that is worse than the old one, or, where nothing is better, any that is shipped."""
+    worse = row["value"] < row["old"] - TOLERANCE * (1 + abs(row["old"]))
+    return row["decision"] == "ship" and (worse or row["world"].startswith("nothing"))
+
+
+def gain(row: dict[str, Any]) -> float:
+    """The share of the possible gain that is got."""
+    possible = row["best"] - row["old"]
+    return (played(row) - row["old"]) / possible if possible > 1e-9 * (1 + abs(row["old"])) else 0.0
+
+
+def share(values: Sequence[float]) -> str:
+    """A share in percent with its standard error; of none or all, that of one half more."""
+    n, count = len(values), sum(values)
+    p = (count + 0.5) / (n + 1) if count in (0, n) else count / n
+    return f"{count / n:.0%} ± {np.sqrt(p * (1 - p) / n):.0%}"
+
+
+def measured(values: Sequence[float], digits: int = 3) -> str:
+    error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else float("nan")
+    return f"{mean(values):.{digits}f} ± {error:.{digits}f}"
+
+
+def line(name: str, rows: list[dict[str, Any]]) -> str:
+    """One world, or all random ones."""
+    shipped = [float(row["decision"] == "ship") for row in rows]
+    old, best = mean(row["old"] for row in rows), mean(row["best"] for row in rows)
+    nothing = name.startswith("nothing")
+    cells = [
+        name, str(len(rows)), f"{old:.4g}", f"{best:.4g}", measured([played(row) for row in rows]), share(shipped),
+        share([float(harmful(row)) for row in rows]), "" if nothing else f"{mean(map(gain, rows)):.0%}",
+        f"{mean(row['seconds'] for row in rows):.1f}",
+    ]  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
+def page(rows: list[dict[str, Any]]) -> str:
+    """The table, worlds in their order, then the random ones together."""
+    sound = [row for row in rows if "error" not in row]
+    heads = ["world", "logs", "old", "best", "value played", "ships", "ships harm", "gain", "seconds"]
+    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    for name in listed():
+        own = [row for row in sound if row["world"] == name]
+        lines += [line(name, own)] if own else []
+    drawn = [row for row in sound if row["world"].startswith(f"{RANDOM} ")]
+    lines += [line(f"random worlds ({len({row['world'] for row in drawn})})", drawn)] if drawn else []
+    lines += [line("all worlds", sound)] if sound else []
+    failed = len(rows) - len(sound)
+    return "\n".join([*lines, *([f"\n{failed} logs ended in an error."] if failed else [])]) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m cael.experiments.shipping", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    runs = commands.add_parser("run")
+    runs.add_argument("--out", type=Path, required=True)
+    runs.add_argument("--logs", type=int, default=30)
+    runs.add_argument("--random", type=int, default=60, help="random worlds, two logs each")
+    runs.add_argument("--seeds", type=int, default=FIRST)
+    runs.add_argument("--jobs", type=int, default=1)
+    runs.add_argument("--seconds", type=float)
+    runs.add_argument("--worlds", nargs="*", default=[])
+    runs.add_argument("--certify", type=float)
+    pages = commands.add_parser("page")
+    pages.add_argument("--rows", type=Path, required=True)
+    pages.add_argument("--out", type=Path)
+    settings = parser.parse_args(arguments)
+    if settings.command == "run":
+        options = {} if settings.certify is None else {"certify": settings.certify}
+        wanted = tasks(settings.worlds, settings.logs, settings.seeds, settings.random)
+        left = run(settings.out, wanted, settings.jobs, settings.seconds, options)
+        print(f"{left} logs are left" if left else "done")
+        return
+    text = page(read_lines(settings.rows))
+    print(text) if settings.out is None else settings.out.write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    from cael.experiments import shipping  # by its name, which worker processes find
+
+    shipping.main()

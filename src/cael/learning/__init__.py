@@ -1,0 +1,1 @@
+"""Learning a better policy from a log, with a certificate on rows that took no part in it."""

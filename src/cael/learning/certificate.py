@@ -1,0 +1,45 @@
+"""The certificate: an evaluation of the learned policy on rows that took no part in learning or choosing it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+from cael.common.types import Floats
+from cael.engine.asking import ask
+from cael.estimators.direct import DM
+from cael.estimators.doubly_robust import DR, SNDR
+from cael.estimators.weighting import IPS, SNIPS, LoggedMean
+from cael.judging.thresholds import Thresholds
+from cael.learning.scorers import NetworkScores
+from cael.outcomes.outcome_model import FixedOutcome
+from cael.policies.policy import Policy
+from cael.results.evaluate import controls_of, evaluation_of
+from cael.results.evaluation import Evaluation
+from cael.worlds.world import unlogged
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """A reward model as a function of contexts."""
+
+    scorer: NetworkScores
+    n_actions: int
+    __name__: ClassVar[str] = "learned"
+
+    def __call__(self, contexts: Floats) -> Floats:
+        return self.scorer.scores(unlogged(contexts, self.n_actions))
+
+
+def certified(
+    rows: Any, policy: Policy, model: NetworkScores, level: float, thresholds: Thresholds | None
+) -> Evaluation:
+    """The evaluation on the rows of the certificate, by a model that was trained on the others: nothing is trained
+    here."""
+    outcome = FixedOutcome(Predicted(model, rows.n_actions))
+    best = SNDR(outcome)
+    panel = [LoggedMean(), best, DR(outcome), DM(outcome), SNIPS(), IPS()]
+    answer = ask(rows, {"": policy}, panel, asked=(best.name,), controls=controls_of([best]))
+    answer.refuse_constant()
+    return evaluation_of(answer, (best.name,), level, best, thresholds)

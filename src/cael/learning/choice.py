@@ -1,0 +1,198 @@
+"""The choice: the lift of every candidate on rows that it did not see, and which one to certify."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import final
+
+import numpy as np
+
+from cael.common.types import Array, Floats, Ints
+from cael.inference.intervals import quantile
+from cael.judging.thresholds import DEFAULT
+from cael.learning.candidates import Candidate
+from cael.learning.evidence import Evidence
+from cael.learning.limits import Limits
+from cael.learning.plays import Play, played
+from cael.learning.rules import Rule, ScoredRule, among
+from cael.log.logged import Batch
+from cael.policies.policy import Uniform, probabilities
+
+PESSIMISM = 0.5
+"""Standard errors that are taken off a lift before the best is chosen: of many candidates the best one is lucky."""
+ROOM = 1.5
+"""The certificate must rest on so many times the effective sample size below which it is refused."""
+
+
+@final
+@dataclass(frozen=True)
+class PathPoint:
+    """One candidate on rows that it did not see.
+
+    candidate: its kind. play: how its scores are played, in words. lift, error: over the old policy, per row, with its
+    standard error. second: E w^2. changed: share of decisions that differ from those of the old policy. share: of the
+    learned rule beside the old policy. promise: the expected gain of shipping it, the lift less PESSIMISM errors times
+    the probability that its certificate holds. chosen: whether it is the best one.
+    """
+
+    candidate: str
+    play: str
+    lift: float
+    error: float
+    second: float
+    changed: float
+    share: float
+    promise: float
+    chosen: bool = False
+
+    @property
+    def named(self) -> str:
+        """In words."""
+        return f"{self.candidate}, {self.play}" if self.play else self.candidate
+
+
+@final
+class Totals:
+    """Sums over rows of what the rules of one candidate would do there, and each row's lift."""
+
+    def __init__(self, n: int) -> None:
+        self.lift, self.model = np.empty(n), np.empty(n)
+        self.second = self.changed = 0.0
+
+    def add(self, evidence: Evidence, rows: Ints, p: Floats, old: Floats) -> None:
+        n, a = np.arange(len(rows)), evidence.log.actions[rows]
+        assert evidence.log.propensities is not None
+        w = p[n, a] / evidence.log.propensities[rows]
+        self.model[rows] = np.einsum("ij,ij->i", p, evidence.table[rows]) - evidence.usual[rows]
+        self.lift[rows] = self.model[rows] + (w - 1) * evidence.left[rows]
+        self.second += float(np.divide(p**2, old, out=np.zeros_like(p), where=old > 0).sum())
+        self.changed += float(np.maximum(p - old, 0.0).sum())
+
+    def measured(self, evidence: Evidence) -> Measured:
+        """The lift, its spread a row and the rest; the spread is at least what the second moment implies."""
+        n = len(self.lift)
+        second = max(self.second / n, 1.0)
+        implied = self.model.var() + (second - 1) * evidence.left.var()
+        return Measured(
+            float(self.lift.mean()), float(np.sqrt(max(self.lift.var(), implied))), second, self.changed / n
+        )
+
+
+@final
+@dataclass(frozen=True)
+class Measured:
+    """Per row: lift, its standard deviation, E w^2, and the share of decisions that are changed."""
+
+    lift: float
+    spread: float
+    second: float
+    changed: float
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """path: all that was tried. rule: the chosen one, learned from all rows. point: of it. hopeful: whether a lift is to
+    be expected of it."""
+
+    path: tuple[PathPoint, ...]
+    rule: Rule
+    point: PathPoint
+    hopeful: bool
+
+
+def chosen(
+    evidence: Evidence, candidates: Sequence[Candidate], limits: Limits, allowed: Array | None, left: int
+) -> Choice:
+    """The most promising of all candidates and plays. left: rows of the certificate."""
+    points: list[PathPoint] = []
+    rules: list[Rule] = []
+    explored = exploration(evidence)
+    for candidate in candidates:
+        for play, measured in zip(*tried(evidence, candidate, allowed), strict=True):
+            points.append(point_of(candidate.name, play, measured, limits, explored, left, len(evidence)))
+            rules.append(rule_of(candidate, play, allowed))
+    best = int(np.argmax([point.promise for point in points]))
+    points[best] = replace(points[best], chosen=True)
+    return Choice(tuple(points), rules[best], points[best], points[best].promise > 0)
+
+
+def tried(
+    evidence: Evidence, candidate: Candidate, allowed: Array | None
+) -> tuple[tuple[Play | None, ...], list[Measured]]:
+    """The plays of a candidate, and how each does on rows that it did not see."""
+    plays: tuple[Play | None, ...] = candidate.plays or (None,)
+    totals = [Totals(len(evidence)) for _ in plays]
+    for fold in range(evidence.folds):
+        for rows, batch, old in evidence.blocks(np.flatnonzero(evidence.fold == fold)):
+            known = evidence.table[rows].astype(np.float64)
+            for total, p in zip(totals, advised(candidate, fold, batch, old, known, allowed), strict=True):
+                total.add(evidence, rows, p, old)
+    return plays, [total.measured(evidence) for total in totals]
+
+
+def advised(
+    candidate: Candidate, fold: int, batch: Batch, old: Floats, predicted: Floats, allowed: Array | None
+) -> list[Floats]:
+    """What a candidate does on rows of a fold that it did not see, by each of its plays. predicted: by the model."""
+    if candidate.rules:
+        return [candidate.rules[fold].advised(batch, old)]
+    scores = candidate.scorers[fold].on(batch, predicted)
+    return played(scores, among(old, allowed), candidate.plays, candidate.spread)
+
+
+def rule_of(candidate: Candidate, play: Play | None, allowed: Array | None) -> Rule:
+    """The rule that was learned from all rows."""
+    if play is None:
+        return candidate.rules[-1]
+    return ScoredRule(candidate.scorers[-1], play, candidate.spread, allowed)
+
+
+def exploration(evidence: Evidence) -> Measured:
+    """What uniform exploration would do."""
+    total = Totals(len(evidence))
+    for rows, batch, old in evidence.blocks(np.arange(len(evidence))):
+        total.add(evidence, rows, probabilities(Uniform(evidence.log.n_actions), batch), old)
+    return total.measured(evidence)
+
+
+def point_of(
+    name: str, play: Play | None, rule: Measured, limits: Limits, explored: Measured, left: int, n: int
+) -> PathPoint:
+    """A candidate with the share of it that the limits allow, and with the exploration that they ask for."""
+    from scipy.special import ndtr
+
+    e, share = limits.explore, limits.share(rule.changed, explored.changed, n)
+    lift = (1 - e) * share * rule.lift + e * explored.lift
+    spread = (1 - e) * share * rule.spread + e * explored.spread
+    error = spread / np.sqrt(n)
+    careful = lift - PESSIMISM * error
+    passes = float(ndtr((careful - limits.min_lift) / (spread / np.sqrt(left)) - quantile(limits.two_sided)))
+    changed = (1 - e) * share * rule.changed + e * explored.changed
+    promise = careful * passes if spread > 0 and careful > limits.min_lift else min(careful - limits.min_lift, 0.0)
+    second = 1 + (share * (1 - e)) ** 2 * (rule.second - 1)
+    if left < ROOM * DEFAULT.effective_rows[1] * second:  # a certificate that rests on so few rows is refused
+        promise = min(promise, 0.0) - second
+    return PathPoint(name, "" if play is None else play.words, lift, float(error), second, changed, share, promise)
+
+
+def few_actions(evidence: Evidence, most: int) -> Array:
+    """(k,) the actions, at most so many, whose best one on each row gains most on average: the greedy choice."""
+    n, k = len(evidence), evidence.log.n_actions
+    if most >= k:
+        return np.ones(k, dtype=bool)
+    rows = np.linspace(0, n - 1, min(n, FEW_ROWS)).astype(np.intp)
+    value = np.concatenate([np.where(old > 0, evidence.table[at], -np.inf) for at, _, old in evidence.blocks(rows)])
+    allowed, best = np.zeros(k, dtype=bool), np.full(len(rows), value[np.isfinite(value)].min())
+    for _ in range(most):
+        gained = np.maximum(value - best[:, None], 0.0).mean(axis=0)
+        gained[allowed] = -1.0
+        joins = int(gained.argmax())
+        allowed[joins] = True
+        best = np.maximum(best, value[:, joins])
+    return allowed
+
+
+FEW_ROWS = 1000
+"""Rows by which the actions that may be played are chosen."""

@@ -1,0 +1,149 @@
+"""learn: a better policy from a log, with a certificate on rows that took no part in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from cael.common.types import Array
+from cael.embedding.settings import Growth
+from cael.engine.asking import as_engine_log
+from cael.errors import InputError, NeedsError, choose, positive_int
+from cael.judging.thresholds import Thresholds
+from cael.learning.candidates import KINDS, Candidate
+from cael.learning.certificate import certified
+from cael.learning.choice import Choice, chosen, few_actions
+from cael.learning.evidence import Evidence, gathered, most_rows
+from cael.learning.explained import MOST_ROWS
+from cael.learning.learned import KEEP, SHIP, Learned
+from cael.learning.learned_policy import LearnedPolicy
+from cael.learning.limits import Limits
+from cael.learning.old_policy import Old, old_of
+from cael.learning.scorers import NetworkScores
+from cael.learning.split import Split, split_of
+from cael.log.logged import LoggedData
+from cael.log.scanned import ScannedLog
+from cael.outcomes.outcome_model import FixedOutcome
+from cael.results.evaluate import refuse_constant_rewards
+from cael.results.evaluation import Evaluation
+from cael.results.planning import Plan, plan
+
+CERTIFY = 0.4
+"""The share of the rows that is kept for the certificate."""
+FOLDS = 5
+DEFAULT = ("best_arm", "linear", "ridge", "cael", "clusters", "tree")
+
+
+def learn(
+    log: LoggedData | ScannedLog,
+    *,
+    candidates: Sequence[str] = DEFAULT,
+    depth: int = 2,
+    min_lift: float = 0.0,
+    max_changed: float = 1.0,
+    explore: float = 0.0,
+    max_actions: int | None = None,
+    level: float = 0.95,
+    certify: float = CERTIFY,
+    budget: float | None = None,
+    seed: int = 0,
+    thresholds: Thresholds | None = None,
+) -> Learned:
+    """A better policy than the one that made the log, if the log can show one; else the advice to keep the old one.
+
+    The log is split once. One part learns: each kind of candidate is learned without every fold of it, and judged on
+    that fold; the most promising is learned again from all of it. The other part took no part in this, and certifies the
+    choice: "ship" is said where the lower bound of its lift there, at the one-sided `level`, is above `min_lift`. So a
+    policy that is no better than the old one is shipped in at most 1 - level of all logs.
+
+    candidates: kinds to try, of "best_arm" (one order of the actions for all contexts), "linear" (linear scores), "ridge",
+    "cael" (the reward model of CAEL), "clusters" (POTEC's two stages), "tree" (a policy tree). Those that score actions
+    are played on the best-scored share of the old policy, or tilted towards them, from cautious to greedy.
+    depth: questions of a tree, one below the other. min_lift: in units of the reward. max_changed: share of decisions
+    that may differ from those of the old policy. explore: share of decisions that are drawn uniformly, so that the next
+    log can be evaluated, too. max_actions: how many actions may be advised. certify: share of the rows kept for the
+    certificate. budget: seconds of training at most.
+
+    A log in files is learned from a sample, and certified on all other rows.
+
+    >>> import cael
+    >>> log, _ = cael.testing.example()
+    >>> learned = cael.learn(log, candidates=["best_arm"])
+    >>> learned.decision in ("ship", "keep")
+    True
+    """
+    limits = Limits(min_lift, max_changed, explore, max_actions, level)
+    for kind in refuse_none(candidates):
+        choose("candidates", kind, tuple(KINDS))
+    positive_int("depth", depth)
+    engine, growth = as_engine_log(log), Growth(budget=budget)
+    refuse_constant_rewards(engine)
+    split = split_of(engine, certify, most_rows(engine.n_actions, growth), seed)
+    old = old_of(engine, split.sample, split.learn)
+    evidence = gathered(split.learn, old.policy, growth, FOLDS, seed, exact=old.exact)
+    allowed = None if max_actions is None else few_actions(evidence, max_actions)
+    tried = [KINDS[kind](depth)(evidence, allowed, seed) for kind in dict.fromkeys(candidates)]
+    choice = chosen(evidence, tried, limits, allowed, split.left)
+    return concluded(evidence, tried, choice, limits, split, old, thresholds)
+
+
+def refuse_none(candidates: Sequence[str]) -> tuple[str, ...]:
+    """The kinds, or an error where there are none."""
+    kinds = (candidates,) if isinstance(candidates, str) else tuple(candidates)
+    if not kinds:
+        raise InputError(f"candidates: name at least one kind of policy to learn, of {', '.join(KINDS)}.")
+    return kinds
+
+
+def concluded(
+    evidence: Evidence, tried: Sequence[Candidate], choice: Choice, limits: Limits, split: Split, old: Old,
+    thresholds: Thresholds | None,
+) -> Learned:  # fmt: skip
+    """The chosen policy, its certificate, and the decision."""
+    point = choice.point
+    log = evidence.log
+    policy = LearnedPolicy(
+        n_actions=log.n_actions, context_dim=log.contexts.shape[1], rule=choice.rule, old=old.policy, kind=point.named,
+        share=point.share, explore=limits.explore,
+    )  # fmt: skip
+    model = NetworkScores(evidence.model, tuple(range(evidence.folds)))
+    evaluation = certified(split.certificate, policy, model, limits.two_sided, thresholds)
+    reasons = reasons_to_keep(evaluation, choice, limits)
+    decision = KEEP if reasons else SHIP
+    return Learned(
+        decision, tuple(reasons), policy, evaluation, choice.path, point.changed, len(log), limits,
+        plan_for(evaluation, policy, split, model, limits) if reasons else None, old.words, evidence.some(MOST_ROWS),
+    )  # fmt: skip
+
+
+def reasons_to_keep(evaluation: Evaluation, choice: Choice, limits: Limits) -> list[str]:
+    """Why the old policy is kept; none where the learned one is shipped."""
+    reasons = []
+    if not choice.hopeful:
+        reasons.append("No candidate promised a lift on rows that it did not see.")
+    if not evaluation.lift_interval.low > limits.min_lift:
+        least = "0" if limits.min_lift == 0 else f"the {limits.min_lift:g} that was asked for"
+        reasons.append(f"The lower bound of the lift is not above {least}.")
+    if evaluation.verdict.level == "refuse":
+        reasons.append(f"The certificate is not to be trusted: {' '.join(evaluation.verdict.reasons[:1])}")
+    return reasons
+
+
+def plan_for(
+    evaluation: Evaluation, policy: LearnedPolicy, split: Split, model: NetworkScores, limits: Limits
+) -> Plan | None:
+    """What it would take to show the lift that the certificate estimates; None where it is not positive."""
+    lift = evaluation.lift.value - limits.min_lift
+    rows = getattr(split.certificate, "log", None)
+    if lift <= 0 or rows is None:
+        return None
+    from cael.learning.certificate import Predicted
+
+    outcome = FixedOutcome(Predicted(model, policy.n_actions))
+    try:
+        return plan(rows, policy, lift=lift, relative=False, level=limits.two_sided, outcome=outcome)
+    except (InputError, NeedsError):
+        return None
