@@ -15,7 +15,7 @@ from cael.inference import ratio_bootstrap
 from cael.inference.diagnostics import Diagnostics, contrast_floor, in_words, of_contrast
 from cael.inference.intervals import Interval
 from cael.inference.ratio_bootstrap import Ratios, by_cluster
-from cael.inference.reach import heavier, reach
+from cael.inference.reach import heavier, lacking, reach
 from cael.judging.thresholds import Thresholds
 from cael.log.logged import LogKey
 from cael.results.sheet import Column, Note, Sheet
@@ -165,7 +165,16 @@ class Estimate:
         """
         d = self.diagnostics
         bound = d.bias_bound if biased else 0.0
-        return reach(self.error, bound or 0.0, d.proportion, heavier(factor, self.freedom))
+        below, above = reach(self.error, bound or 0.0, d.proportion, heavier(factor, self.freedom))
+        if d.proportion is not None or d.stderr_floor is None:
+            return below, above
+        longer = self.error * lacking(self.skew, self.independent, factor)
+        return below + max(-longer, 0.0), above + max(longer, 0.0)
+
+    @property
+    def skew(self) -> float:
+        """The skewness of the mean of the contributions, which shrinks with the root of their number."""
+        return inference.skewness_of_mean(self.groups)
 
     def interval(
         self,

@@ -69,7 +69,8 @@ def read_actions(
     codes, distinct, flaws = cells.labels(column, source.labels(column))
     if not distinct:
         raise InputError(f"column {column!r} of {source.name} holds no action: {len(codes)} rows, all missing.")
-    actions, notes = from_log(column, distinct, n_actions) if table is None else action_table(table, n_actions)
+    known = sorted({*distinct, *source.actions})
+    actions, notes = from_log(column, known, n_actions) if table is None else action_table(table, n_actions)
     where = f"is not in 0..{len(actions) - 1}" if table is None else f"is not in the actions of {actions.source}"
     numbers, unknown = numbered(column, codes, distinct, actions, where)
     return numbers, actions, [*flaws, *unknown], notes

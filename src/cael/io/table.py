@@ -134,7 +134,7 @@ def open_log(
             raise
         raise type(error)(f"{table.name}: {error}") from None
     segments = tuple((name, rows.only(labels)) for name, labels in reading.segments)
-    notes = [columns_found(roles), *reading.notes, *notes]
+    notes = [*table.notes, columns_found(roles), *reading.notes, *notes]
     return _known(
         LogTable(
             log, reading.actions.labels, roles, segments, reading.n, dropped, tuple(notes), (*warned, *doubts),

@@ -14,7 +14,7 @@ from cael.inference.estimate import Estimate
 from cael.inference.intervals import Interval
 from cael.inference.lift import lift_of
 from cael.inference.weights import tail_index
-from cael.judging.survey import Survey, action_matters, depends_on_action, skewness_ratio, two_sided
+from cael.judging.survey import Survey, action_matters, depends_on_action, two_sided
 from cael.judging.thresholds import Thresholds
 from cael.judging.verdict import STATUSES, Check
 from cael.log.logged import LoggedData
@@ -123,7 +123,7 @@ def largest_row(best: Estimate, limits: Thresholds) -> Check | None:
 
 
 def skewness(best: Estimate, limits: Thresholds) -> Check:
-    ratio = skewness_ratio(best.groups)
+    ratio = abs(best.skew)
     sentences = (
         f"The rows pull the estimate evenly enough for a normal interval (skewness ratio {ratio:.2f}).",
         f"A few rows decide the estimate (skewness ratio {ratio:.2f}): the interval covers less than it says.",

@@ -85,13 +85,6 @@ def two_sided(z: float) -> float:
     return float(2 * ndtr(-abs(z)))
 
 
-def skewness_ratio(z: Floats) -> float:
-    """|third standardised moment| of z (n,) over sqrt(n); 0 without spread."""
-    centred = z - z.mean()
-    spread = float(np.mean(centred**2))
-    return abs(float(np.mean((centred / math.sqrt(spread)) ** 3))) / math.sqrt(len(z)) if spread > 0 else 0.0
-
-
 def further(scores: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """(mean, p-value) of the (mean, z) that is further from 0, for two tests together."""
     tests = []

@@ -100,3 +100,5 @@ class ClusterScores(Scorer):
 
     def _missed(self, batch: Batch) -> Floats:
         return np.asarray((batch.contexts @ self.slope.T + self.constant)[:, self.cluster])
+
+

@@ -324,7 +324,7 @@ def scan(
         calendar = calendar_of(roles, sets, known_actions)
     except InputError as error:
         raise (error if name in str(error) else type(error)(f"{name}: {error}")) from None
-    notes = [columns_found(roles), *notes]
+    notes = [*table.notes, columns_found(roles), *notes]
     if leaves_propensities(logging):
         roles = replace(roles, propensity=None)
     if word == NONE or logging is None:
@@ -381,7 +381,7 @@ def actions_of_log(
     distinct = distinct_actions(tasks, column, types, budget.workers)
     if not distinct:
         raise InputError(f"column {column!r} of {table.name} holds no action.")
-    known, notes = from_log(column, distinct, None)
+    known, notes = from_log(column, sorted({*distinct, *table.actions}), None)
     return known, [*notes, f"The {len(known)} actions were found by reading column {column!r} once."]
 
 
