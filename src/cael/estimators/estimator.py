@@ -18,6 +18,7 @@ from cael.estimators.problem import Problem
 from cael.inference.diagnostics import Diagnostics, with_fit
 from cael.inference.estimate import Estimate, ScoreRange
 from cael.log.logged import LoggedData
+from cael.policies.given import PolicyLike
 from cael.policies.policy import Policy
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Estimator(ABC):
         return self.estimate(problem.log, problem.policy)
 
     @final
-    def estimate(self, log: LoggedData | ScannedLog, policy: Policy | ArrayLike | str) -> Estimate:
+    def estimate(self, log: LoggedData | ScannedLog, policy: PolicyLike) -> Estimate:
         """What the policy would have earned per row of the log."""
         if type(self).solve is not Estimator.solve and isinstance(log, LoggedData):
             return self._solved(Problem(log, policy))

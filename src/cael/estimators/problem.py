@@ -17,6 +17,7 @@ from cael.log.logged import FEW, LoggedData
 from cael.outcomes.outcome_model import OutcomeModel, OutcomeTerms, Trained, terms_of, train
 from cael.policies.expectations import unsupported
 from cael.policies.fitted import FittedLogging, LoggingFit
+from cael.policies.given import PolicyLike
 from cael.policies.policy import Policy, logged_probability
 
 
@@ -24,7 +25,7 @@ from cael.policies.policy import Policy, logged_probability
 class Problem:
     """The question "what would `policy` have earned on `log`?"."""
 
-    def __init__(self, log: LoggedData, policy: Policy | ArrayLike) -> None:
+    def __init__(self, log: LoggedData, policy: PolicyLike) -> None:
         if not isinstance(log, LoggedData):
             raise InputError(f"expected a cael.LoggedData; got {type(log).__name__}.")
         self.log = log
@@ -35,7 +36,7 @@ class Problem:
         self._outcomes: dict[tuple[OutcomeModel, int, int], OutcomeTerms] = {}
         self._trained: dict[tuple[OutcomeModel, int, int], Trained] = {}
 
-    def of(self, policy: Policy | ArrayLike) -> Problem:
+    def of(self, policy: PolicyLike) -> Problem:
         """The same question about another policy; outcome models, which do not depend on it, are shared."""
         problem = Problem(self.log, policy)
         problem._trained = self._trained

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, TypeGuard, final
 
 from cael.errors import InputError, PolicyError
 from cael.io.files import format_of
@@ -71,9 +71,9 @@ class PolicySpec:
         return f"{self.kind}:{self.what}" if self.what else self.kind
 
 
-def is_spec(given: Any) -> bool:
-    """Whether a mapping is a policy in words: {"kind": "choice", "column": "best"}, and not {action: probability}."""
-    return isinstance(given, Mapping) and isinstance(given.get("kind"), str)
+def is_spec(given: Any) -> TypeGuard[str | Mapping[str, Any] | PolicySpec]:
+    """Whether this is a policy in words: a text, or {"kind": "choice", "column": "best"}; not {action: probability}."""
+    return isinstance(given, str | PolicySpec) or (isinstance(given, Mapping) and isinstance(given.get("kind"), str))
 
 
 def parse(given: str | Mapping[str, Any] | PolicySpec) -> PolicySpec | str:

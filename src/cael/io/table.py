@@ -67,7 +67,7 @@ class LogTable:
     def policy(self, spec: PolicyLike | PolicySpec) -> Policy:
         """A policy on the rows of this log, from a spec such as 'choice:best' (see the guide), or from whatever else may
         stand where a policy is expected: a fitted Pipeline, a frame of probabilities, chosen labels, a function."""
-        if not isinstance(spec, str | PolicySpec) and not is_spec(spec):
+        if not is_spec(spec):
             return policy_on(spec, self.log.names)
         if self._rows is not None:
             policy = build(spec, self._rows, self.log.logging).matched(self.log.names)
@@ -320,7 +320,7 @@ def _log(
         return log_with(estimated), [note] if few else [], [warning(estimated, log.contexts.shape[1])]
     if isinstance(logging, str) and logging.strip() == "logging":
         raise InputError("logging='logging' defines the logging policy by itself; name a column, a file or an object.")
-    policy = build(logging, rows, None) if isinstance(logging, str | PolicySpec) or is_spec(logging) else logging
+    policy = build(logging, rows, None) if is_spec(logging) else logging
     policy = policy_on(policy, names_of(rows, len(arrays["rewards"])))
     if isinstance(policy, LoggedOnly):
         arrays["propensities"] = np.asarray(policy.logged)

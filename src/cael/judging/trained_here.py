@@ -71,8 +71,8 @@ def known_chance(contexts: Floats, actions: Ints, rewards: Floats, p: Floats) ->
     """
     spread = contexts.std(axis=0)
     x = contexts[:, spread > 0] / spread[spread > 0]
-    pairs = [_pairs(x[rows], rewards[rows], p[rows]) for rows in _by_action(actions)]
-    if not pairs or x.shape[1] == 0:
+    pairs = [_pairs(x[rows], rewards[rows], p[rows]) for rows in _by_action(actions) if x.shape[1]]
+    if not pairs:
         return None
     near, far, distance, further = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
     if len(near) < FEWEST or further.mean() == 0:

@@ -18,7 +18,7 @@ from cael.io.originals import Originals
 from cael.log import row_checks as checks
 from cael.log.eligible import Eligible, eligible_of
 from cael.log.keys import folds_of_keys, label_keys
-from cael.policies.given import as_policy
+from cael.policies.given import PolicyLike, as_policy
 from cael.policies.labelled import Names, is_frame, refuse_other_indexes
 from cael.policies.policy import Policy, logged_probability, probabilities
 
@@ -194,7 +194,7 @@ class LoggedData:
         rewards: ArrayLike,
         propensities: ArrayLike | None = None,
         *,
-        logging: Policy | ArrayLike | None = None,
+        logging: PolicyLike | None = None,
         n_actions: int | None = None,
         action_features: ArrayLike | None = None,
         clusters: ArrayLike | None = None,
@@ -363,7 +363,7 @@ class LoggedData:
     def names(self) -> Names:
         """What the log calls its actions and rows."""
         if self.table is not None:
-            return self.table.names(self.rows)  # type: ignore[no-any-return]
+            return self.table.names(self.rows)
         count = int(self.row_numbers.max()) + 1
         return Names(tuple(range(self.n_actions)), False, count, self.rows, self.__dict__.get("_columns"))
 

@@ -118,7 +118,7 @@ def target_of(
     given: Any, probe: Piece, actions: Actions, id_column: str | None, logging: Target | None = None
 ) -> Target:
     """The target that a spec, a policy, a (k,) array or a function of contexts means on a scanned log."""
-    if isinstance(given, str | PolicySpec) or is_spec(given):
+    if is_spec(given):
         return _from_spec(given, probe, actions, id_column, logging)
     policy = policy_on(given, Names(actions.labels, actions.hidden))
     if policy.n_actions is not None and policy.n_actions != len(actions):

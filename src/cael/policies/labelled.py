@@ -232,6 +232,7 @@ def labelled(source: Any, actions: Sequence[Any] | None = None) -> tuple[Array, 
     """
     if isinstance(source, Mapping):
         return _settled(np.stack([np.asarray(column) for column in source.values()], axis=-1), Labels(tuple(source)))
+    labels: Labels | None
     if is_frame(source):
         array, labels = _frame(source)
     else:

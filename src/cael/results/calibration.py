@@ -23,6 +23,7 @@ from cael.log.held import Held
 from cael.log.logged import Batch, LoggedData
 from cael.log.scanned import ScannedLog
 from cael.outcomes.ridge import Ridge
+from cael.policies.given import PolicyLike
 from cael.policies.policy import Policy, probabilities
 from cael.results.evaluate import only_estimators, panel, refuse_constant_rewards
 from cael.results.sheet import Column, Note, Sheet, Shown, named
@@ -136,7 +137,7 @@ class Calibration(Shown):
 
 def calibrate(
     log: LoggedData | ScannedLog,
-    policy: Policy | ArrayLike | str,
+    policy: PolicyLike,
     estimators: Sequence[Estimator] | None = None,
     *,
     repeats: int = 30,

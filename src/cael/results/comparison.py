@@ -25,6 +25,7 @@ from cael.judging.verdict import Verdict
 from cael.log.held import EngineLog
 from cael.log.logged import LoggedData
 from cael.log.scanned import ScannedLog
+from cael.policies.given import PolicyLike
 from cael.policies.policy import Policy
 from cael.results.evaluate import controls_for, controls_of, default_estimator, refuse_constant_rewards, warn
 from cael.results.evaluation import direction
@@ -135,7 +136,7 @@ def _style(row: Compared) -> str:
 
 def compare(
     log: LoggedData | ScannedLog,
-    policies: Mapping[str, Policy | ArrayLike | str] | Sequence[Policy],
+    policies: Mapping[str, PolicyLike] | Sequence[Policy],
     estimator: Estimator | None = None,
     *,
     level: float = 0.95,

@@ -33,6 +33,7 @@ from cael.log.held import EngineLog
 from cael.log.logged import LoggedData
 from cael.log.scanned import ScannedLog
 from cael.log.targets import Target
+from cael.policies.given import PolicyLike
 from cael.policies.policy import Policy
 from cael.results.evaluation import Evaluation
 
@@ -92,7 +93,7 @@ def controls_of(estimators: Iterable[Estimator]) -> list[Outcome]:
 
 def evaluate(
     log: LoggedData | ScannedLog,
-    policy: Policy | ArrayLike | str,
+    policy: PolicyLike,
     estimators: Sequence[Estimator] | Estimator | None = None,
     *,
     level: float = 0.95,

@@ -25,6 +25,7 @@ from cael.log.logged import Batch, LoggedData
 from cael.log.scanned import ScannedLog
 from cael.outcomes.outcome_model import OutcomeModel, train
 from cael.outcomes.ridge import Ridge
+from cael.policies.given import PolicyLike
 from cael.policies.policy import Policy, logged_probability, probabilities
 from cael.policies.propensity import EstimatedLogging
 from cael.results.evaluate import refuse_constant_rewards
@@ -124,7 +125,7 @@ class Plan(Shown):
 
 def plan(
     log: LoggedData | ScannedLog,
-    policy: Policy | ArrayLike | str,
+    policy: PolicyLike,
     *,
     lift: float = 0.01,
     relative: bool = True,

@@ -28,6 +28,7 @@ from cael.judging.thresholds import DEFAULT, Thresholds
 from cael.log.held import EngineLog, Held
 from cael.log.logged import LoggedData
 from cael.log.scanned import ScannedLog
+from cael.policies.given import PolicyLike
 from cael.policies.policy import Policy
 from cael.results.evaluate import controls_for, controls_of, default_estimator, refuse_constant_rewards, warn
 from cael.results.evaluation import direction
@@ -133,7 +134,7 @@ MOST_SEGMENTS = 1000
 
 def segments(
     log: LoggedData | ScannedLog,
-    policy: Policy | ArrayLike | str,
+    policy: PolicyLike,
     labels: ArrayLike | str | None = None,
     *,
     windows: int | None = None,
