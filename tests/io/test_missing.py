@@ -44,7 +44,7 @@ def test_memory_and_stream_have_the_same_numbers(ending, tmp_path):
     plain = cael.evaluate(cael.read(imputed), [0.2, 0.3, 0.5], learn=False)
     assert float(one["DR"]) == pytest.approx(float(plain["DR"]), rel=1e-9)
     without = cael.read(imputed.drop(columns="x_mark"))
-    assert one["DR"].stderr < 0.9 * cael.evaluate(without, [0.2, 0.3, 0.5], learn=False)["DR"].stderr  # the mark helps
+    assert one["DR"].stderr < 0.95 * cael.evaluate(without, [0.2, 0.3, 0.5], learn=False)["DR"].stderr  # the mark helps
 
 
 def test_infinite_and_hopeless_columns_are_still_errors():
