@@ -37,6 +37,10 @@ from cael.judging.sensitivity import Sensitivity as Sensitivity
 from cael.judging.thresholds import Thresholds as Thresholds
 from cael.judging.verdict import Check as Check
 from cael.judging.verdict import Verdict as Verdict
+from cael.learning.learned import Learned as Learned
+from cael.learning.learned_policy import LearnedPolicy as LearnedPolicy
+from cael.learning.learner import learn as learn
+from cael.learning.saved import read_policy as read_policy
 from cael.log.eligible import Eligible as Eligible
 from cael.log.logged import Batch as Batch
 from cael.log.logged import LoggedData as LoggedData
@@ -71,10 +75,6 @@ from cael.results.calibration import CalibrationRow as CalibrationRow
 from cael.results.calibration import calibrate as calibrate
 from cael.results.comparison import Comparison as Comparison
 from cael.results.comparison import compare as compare
-from cael.learning.learned import Learned as Learned
-from cael.learning.learned_policy import LearnedPolicy as LearnedPolicy
-from cael.learning.learner import learn as learn
-from cael.learning.saved import read_policy as read_policy
 from cael.results.evaluate import evaluate as evaluate
 from cael.results.evaluate import panel as panel
 from cael.results.evaluation import Evaluation as Evaluation

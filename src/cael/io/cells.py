@@ -35,6 +35,13 @@ class Flaw:
     example: str = ""
 
 
+def sentence(column: str, what: str, example: str, count: int, places: list[str]) -> str:
+    """'column 'reward' is missing in 2 rows (rows 3, 17)'; places: of the first of them."""
+    such, s = f", such as {example}," if example else "", "s" if count > 1 else ""
+    more = ", ..." if count > len(places) else ""
+    return f"column {column!r} {what}{such} in {count:,} row{s} (row{s} {', '.join(places)}{more})"
+
+
 def flaws(column: str, masks: dict[str, Mask], values: Any = None) -> list[Flaw]:
     """Those of the masks that hold any row."""
     held = [(what, rows) for what, mask in masks.items() if len(rows := np.flatnonzero(mask))]

@@ -151,7 +151,7 @@ class Source:
 
         from cael.log.keys import FILE_BITS
 
-        if len(self.files) < 2 or len(self._counts) != len(self.files):
+        if not self.sizes:
             return np.arange(n)
         return np.concatenate([(file << FILE_BITS) + np.arange(rows) for file, rows in enumerate(self._counts)])
 
@@ -159,15 +159,24 @@ class Source:
         if column not in self.names:
             raise InputError(f"{self.name} has no column {column!r}; it has {shown(self.names)}.")
 
+    def listed(self, rows: Ints, most: int = 5) -> list[str]:
+        """The first of the rows, each with its file where there are several."""
+        return [self._place(int(row)) for row in rows[:most]]
+
     def places(self, rows: Ints, most: int = 5) -> str:
-        """'rows 3, 17, ...', with the file where there are several."""
-        places = [self._place(int(row)) for row in rows[:most]]
-        return f"row{'s' if len(rows) > 1 else ''} {', '.join(places)}{', ...' if len(rows) > most else ''}"
+        """'rows 3, 17, ...'."""
+        listed = ", ".join(self.listed(rows, most))
+        return f"row{'s' if len(rows) > 1 else ''} {listed}{', ...' if len(rows) > most else ''}"
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The rows of each file, where there are several and they were read."""
+        return tuple(self._counts) if len(self.files) > 1 and len(self._counts) == len(self.files) else ()
 
     def _place(self, row: int) -> str:
         if self.origin is not None:
             return f"{row + self.origin[1]} of {self.origin[0]}"
-        if len(self.files) < 2 or len(self._counts) != len(self.files):
+        if not self.sizes:
             return str(row)
         ends = list(accumulate(self._counts))
         at = bisect_right(ends, row)

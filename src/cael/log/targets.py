@@ -18,7 +18,7 @@ from cael.io.roles import CONVENTIONS
 from cael.io.sources import Source, open_source
 from cael.io.specs import PolicySpec, is_spec, parse
 from cael.log.pieces import Piece, numbers_within
-from cael.log.row_checks import refuse_disagreement
+from cael.log.row_checks import refuse_contradictions
 from cael.log.scratch import Scratch
 from cael.policies.aligned import Aligned, aligned, asked_once
 from cael.policies.from_model import FromModel
@@ -192,13 +192,8 @@ def refuse_by_position(policy: Policy, piece: Piece) -> None:
 def with_propensities(piece: Piece, logging: Policy) -> Piece:
     """The piece with the logging policy's probabilities of the logged actions; checked where the log has its own."""
     logged = logged_probability(logging, piece.batch())
-    refuse_disagreement(logged, piece.propensities, _place(piece))
+    refuse_contradictions(logged, piece.propensities)
     return replace(piece, propensities=logged) if piece.propensities is None else piece
-
-
-def _place(piece: Piece) -> str:
-    origin = piece.source.origin if piece.source is not None else None
-    return f"row {origin[1]:,} of {origin[0]}" if origin else "the start"
 
 
 def as_source(
