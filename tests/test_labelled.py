@@ -65,7 +65,8 @@ def test_names_in_any_order_of_columns_and_rows_are_the_same_policy(columns, row
     expected = value(P, FRUIT_LOG)
     assert expected == pytest.approx(by_hand(P))
     frame = P[list(columns)].add_prefix(prefix)
-    for policy in (frame.iloc[list(rows)], pl.DataFrame(frame), pa.table(frame), frame.assign(decision_id=VISITS.decision_id).iloc[list(rows)], pl.DataFrame(frame.assign(decision_id=VISITS.decision_id).iloc[list(rows)])):  # fmt: skip
+    moved = frame.assign(decision_id=VISITS.decision_id).iloc[list(rows)]
+    for policy in (frame.iloc[list(rows)], pl.DataFrame(frame), pa.table(frame), moved, pl.DataFrame(moved)):
         assert value(policy, FRUIT_LOG) == expected
 
 
@@ -76,13 +77,16 @@ def test_other_forms_by_label_are_the_same_policy():
     one = value({"kiwi": 0.7, "apple": 0.1, "fig": 0.2}, FRUIT_LOG)
     assert one == value(pd.Series([0.2, 0.1, 0.7], index=FRUITS), FRUIT_LOG)
     assert one == value(cael.Tabular([0.2, 0.1, 0.7], actions=FRUITS), FRUIT_LOG)
-    assert one == value(lambda x: {"fig": np.full(len(x), 0.2), "kiwi": [0.7] * len(x), "apple": [0.1] * len(x)}, FRUIT_LOG)  # fmt: skip
+    columns = {"fig": 0.2, "kiwi": 0.7, "apple": 0.1}
+    assert one == value(lambda x: {name: np.full(len(x), p) for name, p in columns.items()}, FRUIT_LOG)
     mixed = value(cael.Mixture([P, cael.Uniform()], [0.5, 0.5]), FRUIT_LOG)
     assert mixed == pytest.approx(by_hand(P / 2 + 1 / 6))
     scores = np.log(P)
-    assert value(cael.Softmax(scores[["kiwi", "fig", "apple"]].sample(frac=1, random_state=3)), FRUIT_LOG) == pytest.approx(expected)  # fmt: skip
+    moved = scores[["kiwi", "fig", "apple"]].sample(frac=1, random_state=3)
+    assert value(cael.Softmax(moved), FRUIT_LOG) == pytest.approx(expected)
     best = value(cael.EpsilonGreedy(scores[["kiwi", "fig", "apple"]]), FRUIT_LOG)
-    assert best == value(P.idxmax(axis=1), FRUIT_LOG) == value(P.idxmax(axis=1).sample(frac=1, random_state=4), FRUIT_LOG)  # fmt: skip
+    chosen = P.idxmax(axis=1)
+    assert best == value(chosen, FRUIT_LOG) == value(chosen.sample(frac=1, random_state=4), FRUIT_LOG)
 
 
 def test_a_log_with_its_own_index_wants_it_back():
@@ -148,7 +152,7 @@ def test_a_frame_of_a_log_without_labels_names_numbers():
     for names in (list("abcde"), [1, 2, 3, 4, 5], ["p_0", "q_1", "p_2", "p_3", "p_4"]):
         with pytest.raises(cael.PolicyError, match=r"expected one column for each action"):
             value(pd.DataFrame(TABLE, columns=names))
-    with pytest.raises(cael.PolicyError, match="has labels .* that only a log can match"):
+    with pytest.raises(cael.PolicyError, match=r"has labels .* that only a log can match"):
         cael.Tabular(pd.DataFrame(TABLE, columns=list("abcde"))).probabilities(LOG.whole)
 
 
@@ -165,7 +169,9 @@ def test_inputs_of_one_log_that_label_rows_differently_are_refused():
 def pipeline(classifier=None):
     numbers = make_pipeline(SimpleImputer(), StandardScaler())
     prepared = make_column_transformer((OneHotEncoder(), ["country"]), (numbers, ["age"]))
-    return make_pipeline(prepared, LogisticRegression() if classifier is None else classifier).fit(VISITS[["country", "age"]], VISITS.action)
+    return make_pipeline(prepared, LogisticRegression() if classifier is None else classifier).fit(
+        VISITS[["country", "age"]], VISITS.action
+    )
 
 
 def test_a_pipeline_is_given_the_original_columns(tmp_path, monkeypatch):
@@ -187,7 +193,8 @@ def test_classes_in_any_order_and_a_subset_of_the_actions():
     two = VISITS[VISITS.action != "apple"]
     pipe = pipeline(RandomForestClassifier(5, random_state=0))
     few = LogisticRegression().fit(two[["propensity"]], two.action)
-    assert value(few, FRUIT_LOG) == pytest.approx(by_hand(pd.DataFrame(few.predict_proba(VISITS[["propensity"]]), columns=few.classes_).assign(apple=0.0)))  # fmt: skip
+    p = pd.DataFrame(few.predict_proba(VISITS[["propensity"]]), columns=few.classes_).assign(apple=0.0)
+    assert value(few, FRUIT_LOG) == pytest.approx(by_hand(p))
     chosen = pipe.predict(VISITS)
     assert value(chosen, FRUIT_LOG) == value(list(chosen), FRUIT_LOG) == value(cael.Choice(chosen), FRUIT_LOG)
     assert value(pipeline(LinearSVC()), FRUIT_LOG) == value(pipeline(LinearSVC()).predict(VISITS), FRUIT_LOG)

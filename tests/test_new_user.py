@@ -114,7 +114,10 @@ def catalogue(folder):
         "day": day, "item": actions, "reward": (rng.random(N) < quality[actions]).astype(float), "propensity": logged,
         "eligible": [np.flatnonzero(row).tolist() for row in eligible], "best": best,
     }).to_parquet(folder / "items.parquet")  # fmt: skip
-    truths = {"choice:best,epsilon=0": quality[best].mean(), "uniform": (eligible @ quality / eligible.sum(axis=1)).mean()}
+    truths = {
+        "choice:best,epsilon=0": quality[best].mean(),
+        "uniform": (eligible @ quality / eligible.sum(axis=1)).mean(),
+    }
     return Trial((str(folder / "items.parquet"),), truths)
 
 
@@ -122,15 +125,16 @@ def positions(folder):
     """7: each impression shows three positions, a row each; the position is a context, the impression a cluster."""
     rng, shows = np.random.default_rng(7), N // 3
     impression, position = np.repeat(np.arange(shows), 3), np.tile([1, 2, 3], shows)
+    pi = [0.5, 0.1, 0.1, 0.1, 0.1, 0.1]
     taste = np.repeat(rng.normal(0, 0.05, shows), 3)
     q = np.clip((rng.uniform(0.2, 0.5, 6) + taste[:, None]) / position[:, None], 0.01, 0.99)
     actions, logged = drawn(np.tile(softened(rng.normal(size=(1, 6))), (N, 1)), rng)
     pd.DataFrame({
         "impression_id": impression, "position": position, "item": actions,
-        "click": (rng.random(N) < at(q, actions)).astype(int), "propensity": logged, "pi": [[0.5, 0.1, 0.1, 0.1, 0.1, 0.1]] * N,
+        "click": (rng.random(N) < at(q, actions)).astype(int), "propensity": logged, "pi": [pi] * N,
     }).to_parquet(folder / "positions.parquet")  # fmt: skip
     arguments = (str(folder / "positions.parquet"), "--cluster", "impression_id", "--contexts", "position")
-    return Trial(arguments, {"dense:pi": (q @ [0.5, 0.1, 0.1, 0.1, 0.1, 0.1]).mean(), "uniform": q.mean()})
+    return Trial(arguments, {"dense:pi": (q @ pi).mean(), "uniform": q.mean()})
 
 
 def rewards(folder, reward):
@@ -203,7 +207,8 @@ def test_a_frame_and_a_pipeline_on_its_columns():
 
     def month(first):
         age, plan = rng.normal(45, 15, N), rng.choice(["free", "pro", "team"], N)
-        q = 0.2 + 0.1 * np.array([0, 1, 2, 0.5]) * (plan != "free")[:, None] + 0.1 * (np.arange(4) == 0) * (age > 50)[:, None]  # fmt: skip
+        q = 0.2 + 0.1 * np.array([0, 1, 2, 0.5]) * (plan != "free")[:, None]
+        q = q + 0.1 * (np.arange(4) == 0) * (age > 50)[:, None]
         actions, logged = drawn(np.tile([0.4, 0.3, 0.2, 0.1], (N, 1)), rng)
         frame = pd.DataFrame({
             "age": np.where(rng.random(N) < 0.1, np.nan, age), "plan": plan, "action": names[actions],
@@ -215,7 +220,8 @@ def test_a_frame_and_a_pipeline_on_its_columns():
     frame, q = month("june")
     rewarded = last[last.reward > 0]
     prepared = make_column_transformer((OneHotEncoder(), ["plan"]), (SimpleImputer(), ["age"]))
-    pipe = make_pipeline(prepared, HistGradientBoostingClassifier(max_iter=20)).fit(rewarded[["plan", "age"]], rewarded.action)  # fmt: skip
+    pipe = make_pipeline(prepared, HistGradientBoostingClassifier(max_iter=20))
+    pipe.fit(rewarded[["plan", "age"]], rewarded.action)
     log = cael.read(frame, {"contexts": ["age", "plan"]})
     p = pd.DataFrame(pipe.predict_proba(frame), columns=pipe.classes_, index=frame.index)
     chosen = pd.Series(pipe.predict(frame), index=frame.index)
@@ -244,4 +250,6 @@ def test_a_dictionary_of_obp():
         "reward": (rng.random(N) < at(q, actions)).astype(float), "pi_b": mu[:, :, None], "action_context": np.eye(k),
     }  # fmt: skip
     log, policy = cael.io.from_obp(feedback, pi[:, :, None])
-    everything(log, {"new": policy, "uniform": cael.Uniform()}, {"new": (pi * q).sum(axis=1).mean(), "uniform": q.mean()})
+    everything(
+        log, {"new": policy, "uniform": cael.Uniform()}, {"new": (pi * q).sum(axis=1).mean(), "uniform": q.mean()}
+    )

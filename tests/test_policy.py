@@ -86,7 +86,9 @@ def test_from_model_maps_classes_to_actions():
     np.testing.assert_array_equal(p[:, 1], 0)
     np.testing.assert_allclose(p[:, [0, 2]], model.predict_proba(LOG.contexts))
     names = LogisticRegression().fit([[0.0], [1.0]], ["a", "b"])
-    with pytest.raises(PolicyError, match=r"classes of the model: expected actions of the log, 0, 1, 2 .*such as 'a', 'b'"):
+    with pytest.raises(
+        PolicyError, match=r"classes of the model: expected actions of the log, 0, 1, 2 .*such as 'a', 'b'"
+    ):
         table(cael.FromModel(names))
     with pytest.raises(InputError, match="is a int: expected a function"):
         cael.FromModel(3)

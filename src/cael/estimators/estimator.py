@@ -7,7 +7,6 @@ from dataclasses import MISSING, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from cael.common.types import Floats
 from cael.engine.asking import Asking, as_engine_log, ask
@@ -19,7 +18,6 @@ from cael.inference.diagnostics import Diagnostics, with_fit
 from cael.inference.estimate import Estimate, ScoreRange
 from cael.log.logged import LoggedData
 from cael.policies.given import PolicyLike
-from cael.policies.policy import Policy
 
 if TYPE_CHECKING:
     from cael.log.scanned import ScannedLog

@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from cael.common.types import Floats
 from cael.engine.answer import refuse_no_support
@@ -18,7 +17,7 @@ from cael.outcomes.outcome_model import OutcomeModel, OutcomeTerms, Trained, ter
 from cael.policies.expectations import unsupported
 from cael.policies.fitted import FittedLogging, LoggingFit
 from cael.policies.given import PolicyLike
-from cael.policies.policy import Policy, logged_probability
+from cael.policies.policy import logged_probability
 
 
 @final

@@ -117,7 +117,9 @@ def resolve(source: Source, given: Columns) -> Columns:
                 f"column {name!r} is the {used[name]} and cannot be a context: contexts are what was known before the "
                 "decision."
             )
-    return Columns(**roles, contexts=contexts, eligible=_eligible_column(source, given), period=given.period, layout=given.layout)
+    return Columns(
+        **roles, contexts=contexts, eligible=_eligible_column(source, given), period=given.period, layout=given.layout
+    )
 
 
 def _eligible_column(source: Source, given: Columns) -> str | None:

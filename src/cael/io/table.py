@@ -67,8 +67,8 @@ class LogTable:
         return names_of(self._rows, len(self.log), rows)
 
     def policy(self, spec: PolicyLike | PolicySpec) -> Policy:
-        """A policy on the rows of this log, from a spec such as 'choice:best' (see the guide), or from whatever else may
-        stand where a policy is expected: a fitted Pipeline, a frame of probabilities, chosen labels, a function."""
+        """A policy on the rows of this log, from a spec such as 'choice:best' (see the guide), or from whatever else
+        may stand where a policy is expected: a fitted Pipeline, a frame of probabilities, chosen labels, a function."""
         if not is_spec(spec):
             return policy_on(spec, self.log.names)
         if self._rows is not None:
@@ -212,7 +212,8 @@ def _read(table: Source, roles: Columns, sets: Any, action_table: Any, n_actions
     table.load(roles.listed())
     numbers, actions, flaws, notes = read_actions(table, str(roles.action), action_table, n_actions)
     door = Door(
-        roles, actions, tuple(roles.segment or ()), categories=True, calendar=calendar_of(roles, sets, actions), look=True
+        roles, actions, tuple(roles.segment or ()), categories=True, look=True,
+        calendar=calendar_of(roles, sets, actions),
     )  # fmt: skip
     rows = row_arrays(table, door, (numbers, flaws), _clusters, _codes)
     rows = replace(rows, flaws=(*rows.flaws, *_repeats(roles.id, rows)))

@@ -88,8 +88,8 @@ class Thresholds:
         Estimators that are nearly the same differ by many standard errors and little. Below half the interval holds
         both, above 1 it excludes the other.
     trained_here: by how many standard errors a fitted model knows the chance in the rewards of this log. By
-        chance 4 happens once in 30,000 logs; it never refuses, as a model that rightly knows the reward at a finer scale
-        than the nearest rows of the log looks the same.
+        chance 4 happens once in 30,000 logs; it never refuses, as a model that rightly knows the reward at a finer
+        scale than the nearest rows of the log looks the same.
     bias: the bias that the interval allows for, in half-widths of the interval without it. It is counted already, and
         from 3 on more data would hardly narrow the interval. It never refuses.
 

@@ -31,8 +31,8 @@ from cael.log.scratch import Scratch
 @dataclass(frozen=True, eq=False)
 class Door:
     """How the columns of a log become arrays; the same for every batch. roles: of those that are needed, the others
-    None. categories: whether contexts may be text, which becomes columns of 0 and 1. calendar: of eligible actions. fillings: of
-    contexts with missing numbers; look: they are found in the rows at hand."""
+    None. categories: whether contexts may be text, which becomes columns of 0 and 1. calendar: of eligible actions.
+    fillings: of contexts with missing numbers; look: they are found in the rows at hand."""
 
     roles: Columns
     actions: Actions
@@ -191,8 +191,13 @@ def row_arrays(
 
     rewards, propensities = read(roles.reward, numbers_of), read(roles.propensity, _propensities)
     contexts, notes, more = matrix(
-        source, roles.contexts or (), len(actions[0]), categories=door.categories, cast=cells.measured,
-        fillings=door.fillings, fill=door.look,
+        source,
+        roles.contexts or (),
+        len(actions[0]),
+        categories=door.categories,
+        cast=cells.measured,
+        fillings=door.fillings,
+        fill=door.look,
     )
     flaws += more
     arrays = {

@@ -82,9 +82,10 @@ class Names:
         unknown = known[codes.reshape(-1)] < 0
         if unknown.any():
             examples = list(dict.fromkeys(map(plain, np.asarray(labels).reshape(-1)[unknown].tolist())))
+            count = int(unknown.sum())
             raise PolicyError(
-                f"{what}: expected actions of the log, {self.shown}; got other labels in {int(unknown.sum()):,} places, such as "
-                f"{shown(examples)}. An action that the log does not hold is listed by actions= (--actions) or "
+                f"{what}: expected actions of the log, {self.shown}; got other labels in {count:,} places, "
+                f"such as {shown(examples)}. An action that the log does not hold is listed by actions= (--actions) or "
                 "n_actions= (--n-actions)."
             )
         return np.asarray(known[codes].reshape(np.shape(labels)), dtype=np.intp)
@@ -331,8 +332,8 @@ def by_position(what: str, names: Names) -> str:
     """Why numbers by position are refused where the actions are names, and what to do."""
     return (
         f"{what} gives one number for each action by position, and the actions are names, of which the log says no "
-        f"order: {names.shown}. Say which is which: in Python return or give a mapping {{action: probability}}, a frame "
-        "with a column for each action, or actions=[...] in the order of your columns (cael.Tabular(array, "
+        f"order: {names.shown}. Say which is which: in Python return or give a mapping {{action: probability}}, a "
+        "frame with a column for each action, or actions=[...] in the order of your columns (cael.Tabular(array, "
         "actions=...), cael.FromModel(function, actions=...)); in a text, actions=a|b|c or one column for each action, "
         "as in dense:pi_*; or an action table (actions=, --actions), which lists them in that order."
     )

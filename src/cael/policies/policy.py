@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cael.common.types import Array, Floats, Ints, frozen, settle
-from cael.errors import InputError, NeedsError, PolicyError, refuse_rows
+from cael.errors import NeedsError, PolicyError, refuse_rows
 from cael.policies import draws
 from cael.policies import gate as checks
 from cael.policies.gate import need_actions, need_rows
@@ -230,7 +230,7 @@ class Uniform(Policy):
 class Tabular(Policy):
     """Probabilities as an array: (k,) for every context alike, or (n, k) aligned with the rows of the log.
 
-    A frame of pandas, polars or Arrow has a column for each action, named by it, and a mapping {action: probability} has
+    A frame of pandas, polars or Arrow has a column for each action, named by it, and a mapping {action: probability}
     an entry; actions= names the columns of an array. The log's own labels then say which action each is. Rows of a
     frame with labels of their own (an index, a column of decision ids) are matched by them.
     `copy=False` keeps the caller's array without copying it (the caller promises not to change it).

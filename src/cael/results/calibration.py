@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias, final
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from cael.common.types import Floats
 from cael.engine.asking import ask, lacking

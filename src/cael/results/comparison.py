@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from cael.engine.answer import Answer
 from cael.engine.asking import as_engine_log, ask

@@ -6,8 +6,6 @@ import warnings as python_warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from numpy.typing import ArrayLike
-
 from cael.common.lazy import exported
 from cael.common.visible import visible
 from cael.embedding.auto import Auto
@@ -34,7 +32,6 @@ from cael.log.logged import LoggedData
 from cael.log.scanned import ScannedLog
 from cael.log.targets import Target
 from cael.policies.given import PolicyLike
-from cael.policies.policy import Policy
 from cael.results.evaluation import Evaluation
 
 

@@ -29,7 +29,6 @@ from cael.log.held import EngineLog, Held
 from cael.log.logged import LoggedData
 from cael.log.scanned import ScannedLog
 from cael.policies.given import PolicyLike
-from cael.policies.policy import Policy
 from cael.results.evaluate import controls_for, controls_of, default_estimator, refuse_constant_rewards, warn
 from cael.results.evaluation import direction
 from cael.results.plots import plotted
