@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +26,9 @@ def attribute(name: str, what: str, example: str) -> Any:
     module_name, colon, path = name.partition(":")
     if not colon or not module_name or not path:
         raise PolicyError(f"{what}: expected python:MODULE:ATTRIBUTE, for example {example}.")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
     try:
-        subject: Any = importlib.import_module(module_name)
+        with _searched_first(str(Path.cwd())):
+            subject: Any = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
         raise PolicyError(f"{what}: importing {module_name} failed: {reason(error)}.") from None
     for part in path.split("."):
@@ -36,6 +36,21 @@ def attribute(name: str, what: str, example: str) -> Any:
             raise PolicyError(f"{what}: {module_name} has no attribute {path!r}.")
         subject = getattr(subject, part)
     return subject
+
+
+@contextmanager
+def _searched_first(folder: str) -> Iterator[None]:
+    """Look for modules in a folder, and afterwards in it last: a file there must not take the place of a package that
+    is imported later, which nobody named."""
+    there = folder in sys.path
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # the module took it away itself
+            sys.path.remove(folder)
+        if not there:
+            sys.path.append(folder)
 
 
 def as_policy_object(subject: Any, spec: PolicySpec) -> Policy:

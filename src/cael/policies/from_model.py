@@ -131,10 +131,13 @@ class FromModel(Policy):
     def _asked(self, ask: Callable[[Any], Any], x: Any) -> Any:
         """What the model answers; whatever it raises is an error about the policy and not a traceback."""
         try:
-            return ask(x)
+            answer = ask(x)
+            if np.iscomplexobj(answer):  # numpy would drop the imaginary parts
+                raise TypeError("the probabilities are complex numbers")
+            return answer
         except CaelError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             columns = f" with the columns {shown(self.wanted)}" if self.wanted else ""
             what = f"a frame{columns}" if self.wanted else "contexts"
             raise PolicyError(

@@ -24,7 +24,8 @@ from cael.log.scanned import ScannedLog
 from cael.outcomes.ridge import Ridge
 from cael.policies.given import PolicyLike
 from cael.policies.policy import Policy, probabilities
-from cael.results.evaluate import only_estimators, panel, refuse_constant_rewards
+from cael.results.evaluate import only_estimators, panel
+from cael.results.question import refuse_constant_rewards
 from cael.results.sheet import Column, Note, Sheet, Shown, named
 
 Reward: TypeAlias = Callable[[Batch], Floats]
