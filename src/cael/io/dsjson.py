@@ -91,9 +91,7 @@ def read_dsjson(files: Sequence[File]) -> tuple[File, ...]:
             for decision in decisions_of(file.path, counts):
                 _count(decision, counts)
     if counts.decisions == 0:
-        raise LogError(
-            f"{files[0].path} holds no decision: expected lines with the chosen action, its cost and its probability."
-        )
+        raise LogError(f"{files[0].path} holds no decision: expected lines with the chosen action, its cost and its probability.")
     if len(counts.kinds) > MANY:
         raise InputError(
             f"{files[0].path} has {len(counts.kinds):,} shared features, more than the {MANY:,} that become columns. Write "
@@ -190,9 +188,7 @@ def _slots(where: str, event: Mapping[str, Any], shared: Mapping[str, Any], coun
     if not isinstance(slots, list) or not isinstance(outcomes, list) or len(slots) != len(outcomes):
         raise InputError(f"{where}: _outcomes must be a list with one entry for each entry of c._slots.")
     if any("_slot_id" in action for action in shared["_multi"] if isinstance(action, dict)):
-        raise InputError(
-            f"{where} is a slate: the actions of a slot are its own. Slates are not supported; write one row a slot."
-        )
+        raise InputError(f"{where} is a slate: the actions of a slot are its own. Slates are not supported; write one row a slot.")
     for at, (slot, outcome) in enumerate(zip(slots, outcomes, strict=True)):
         here = f"{where}, slot {at}"
         if not isinstance(outcome, dict) or not isinstance(slot, dict):
@@ -213,9 +209,7 @@ def _decision(
     if len(set(order)) != len(order) or any(not 0 <= place < count for place in order):
         raise InputError(f"{where}: its list of actions must name different ones of the {count} in c._multi.")
     if not isinstance(p, list) or not all(isinstance(each, int | float) for each in p) or (p and len(p) != len(order)):
-        raise InputError(
-            f"{where}: expected a list of {len(order)} probabilities, one for each action; got {str(p)[:60]}."
-        )
+        raise InputError(f"{where}: expected a list of {len(order)} probabilities, one for each action; got {str(p)[:60]}.")
     observed = labels.get("o", labels.get("_o", []))
     propensity = _propensity(where, labels.get("_label_probability"), chosen, order, p)
     return Decision(
@@ -268,9 +262,7 @@ def _names_all(actions: Sequence[Any]) -> list[tuple[str, ...]]:
     keys = [(key,) for key in first] if isinstance(first, dict) else []
     keys += [(key, inner) for (key,) in keys if isinstance(first[key], dict) for inner in first[key]]
     usual = [key for key in keys if key[-1].lower() in IDS]
-    return [
-        key for key in usual if len(ids := {id_of(each, key) for each in actions}) == len(actions) and None not in ids
-    ]
+    return [key for key in usual if len(ids := {id_of(each, key) for each in actions}) == len(actions) and None not in ids]
 
 
 def id_of(action: Any, key: tuple[str, ...]) -> Any:

@@ -33,9 +33,7 @@ def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
             block, cut, tail = (rest + more).rpartition(b"\n") if more else (rest, b"", b"")
             if len(tail) > LONGEST:
                 at = number + block.count(b"\n") + len(cut)
-                raise InputError(
-                    f"{path}: line {at} has more than {LONGEST:,} bytes. JSON lines hold one object a line."
-                )
+                raise InputError(f"{path}: line {at} has more than {LONGEST:,} bytes. JSON lines hold one object a line.")
             rest = tail
             if block.strip():
                 yield number, block
@@ -273,9 +271,7 @@ def flattened(table: Any, path: Path) -> Any:
         names = [
             name
             for field in table.schema
-            for name in (
-                [f"{field.name}_{inner.name}" for inner in field.type] if t.is_struct(field.type) else [field.name]
-            )
+            for name in ([f"{field.name}_{inner.name}" for inner in field.type] if t.is_struct(field.type) else [field.name])
         ]
         table = table.flatten().rename_columns(names)
     names = table.column_names

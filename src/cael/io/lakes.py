@@ -18,7 +18,7 @@ UP = 6
 
 
 def lake_of(folder: Path) -> str | None:
-    """ "delta", "iceberg" or "hudi", where the folder is such a table; else None."""
+    """"delta", "iceberg" or "hudi", where the folder is such a table; else None."""
     if (folder / "_delta_log").is_dir():
         return "delta"
     if any((folder / "metadata").glob("*.metadata.json")):
@@ -52,9 +52,7 @@ def read_lake(folder: Path, kind: str) -> tuple[File, ...]:
 
 
 def _delta(folder: Path) -> tuple[Any, Any, str]:
-    deltalake = extra(
-        "deltalake", "delta", f"{folder} is a Delta table: read as plain files, its deleted rows would count"
-    )
+    deltalake = extra("deltalake", "delta", f"{folder} is a Delta table: read as plain files, its deleted rows would count")
     try:
         table = deltalake.DeltaTable(str(folder))
         rows = table.to_pyarrow_dataset()

@@ -50,9 +50,7 @@ def exploded(table: Source) -> Source:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if not {"decision_id", "a", "p"} <= set(table.names) or not (
-        is_list(table.type_of("a")) and is_list(table.type_of("p"))
-    ):
+    if not {"decision_id", "a", "p"} <= set(table.names) or not (is_list(table.type_of("a")) and is_list(table.type_of("p"))):
         return table
     rows = pa.Table.from_batches(table.batches(["decision_id", "a", "p"]))
     a, p = (rows.column(name).combine_chunks() for name in ("a", "p"))

@@ -26,7 +26,7 @@ from cael.log.scanned import ScannedLog
 from cael.outcomes.outcome_model import OutcomeModel, train
 from cael.outcomes.ridge import Ridge
 from cael.policies.given import PolicyLike
-from cael.policies.policy import logged_probability, probabilities
+from cael.policies.policy import Policy, logged_probability, probabilities
 from cael.policies.propensity import EstimatedLogging
 from cael.results.lifts import LOGGING
 from cael.results.question import question_of, refuse_constant_rewards
