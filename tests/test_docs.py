@@ -253,3 +253,10 @@ def test_beyond_tables_are_rendered_from_the_committed_results(tmp_path: Path) -
     made = {**beyond_page.rendered(DOCS / "results"), "objective": (tmp_path / "objective.inc").read_text()}
     for name, text in made.items():
         assert text == (DOCS / "results" / f"{name}.inc").read_text()
+
+
+def test_real_trials_are_rendered_from_the_committed_results() -> None:
+    page = runpy.run_path(str(ROOT / "benchmarks" / "real_trials.py"))["page"]
+    results = json.loads((DOCS / "results" / "real_trials.json").read_text())
+    assert page(results) == (DOCS / "results" / "real_trials.inc").read_text()
+    assert all(len(trial["arms"]) >= 4 for trial in results.values())
