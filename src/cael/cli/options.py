@@ -29,12 +29,23 @@ Format: TypeAlias = Literal["table", "json", "markdown"]
 Log = Annotated[
     str,
     Parameter(
-        help="A file (Parquet, CSV, Arrow, JSON lines, dsjson, .npz), a folder of them, a pattern in quotes, a Delta or "
-        "Iceberg table, or with --query a DuckDB file or the URL of a database."
+        help="A file (Parquet, CSV, Arrow, JSON lines, dsjson, .npz), a folder of them, a pattern in quotes, a Delta "
+        "or Iceberg table, or with --query a DuckDB file or the URL of a database."
     ),
 ]
 Columns_ = Annotated[Columns | None, Parameter(name="*", group="Columns", consume_multiple=True, negative=())]
 Policies = Annotated[list[str], Parameter(negative=())]
+Guardrails = Annotated[
+    list[str] | None,
+    Parameter(
+        negative=(),
+        help="What may not get worse than by so much: latency:min:+2%, clicked:-0.01, cost:min:limit=0.05. Repeat it.",
+    ),
+]
+Baseline = Annotated[
+    str | None,
+    Parameter(help="The policy that lifts are over, in any of the forms of a policy; by default the logging policy."),
+]
 Flag = Annotated[bool, Parameter(negative=())]
 Printed = Annotated[Format, Parameter(help="Print a table, JSON or Markdown.")]
 Out = Annotated[Path | None, Parameter(help="Write a report to this HTML file.")]
@@ -50,7 +61,8 @@ class Reading:
     n_actions: MaybeWhole = None
     "The number of actions, where they are numbered 0 .. n-1 and the log need not hold all."
     logging: str | None = None
-    "The logging policy, in any of the forms of a policy; 'estimate' or 'estimate:MODEL' (logistic, products, boosting, python:MODULE:CLASSIFIER) estimates it, 'none' does without."
+    "The logging policy, in any of the forms of a policy; 'estimate' or 'estimate:MODEL' (logistic, products, "
+    "boosting, python:MODULE:CLASSIFIER) estimates it, 'none' does without."
     drop_invalid: Flag = False
     "Leave out rows with missing or impossible values, and report them, instead of refusing the log."
     query: str | None = None
