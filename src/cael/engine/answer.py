@@ -133,7 +133,12 @@ class Answer:
         score_range: ScoreRange | None = None,
     ) -> Estimate:
         """The estimate whose contributions are a score of some columns."""
-        sums = self.combination(columns, score)
+        return self.estimate_of(name, self.combination(columns, score), diagnostics, score_range)
+
+    def estimate_of(
+        self, name: str, sums: Combination, diagnostics: Diagnostics, score_range: ScoreRange | None = None
+    ) -> Estimate:
+        """The estimate with these contributions."""
         held = self.log.log if isinstance(self.log, Held) else None
         rows = sums.buckets if held is None else sums.rows
         if (sums.by_bucket or sums.clusters is not None) and sums.independent < FEW_CLUSTERS:
