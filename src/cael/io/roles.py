@@ -110,7 +110,9 @@ def resolve(source: Source, given: Columns) -> Columns:
         if roles[role] is None:
             raise InputError(
                 f"{source.name} has no column for the {role}: none of its columns has a usual name "
-                f"({', '.join(CONVENTIONS[role])}). {REWARDS + '. ' if given.layout and role == 'reward' else ''}Name it with {role}= (--{role}); there are {shown(source.names)}."
+                f"({', '.join(CONVENTIONS[role])}). "
+                f"{REWARDS + '. ' if given.layout and role == 'reward' else ''}Name it with {role}= (--{role}); "
+                f"there are {shown(source.names)}."
             )
     usual = contexts_in(given.layout, source.names) if given.layout and given.contexts is None else None
     contexts = _context_columns(source, given.contexts) if usual is None else usual
