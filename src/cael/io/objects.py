@@ -37,6 +37,25 @@ def load_object(name: str, actions: Actions) -> Policy:
     return as_policy_object(subject, f"python:{name}", actions)
 
 
+def load_learned(path: str, actions: Actions, logging: Policy | None) -> Policy:
+    """The policy that `cael.learn` saved to a file, for a log with these actions.
+
+    The module that knows its parts is named by text: it builds on the engine, which builds on this one.
+    """
+    read_policy = importlib.import_module("cael.learning.saved").read_policy
+    try:
+        policy: Any = read_policy(path, logging)
+    except OSError as error:
+        raise PolicyError(f"policy 'learned:{path}': the file cannot be read: {error.strerror}.") from None
+    known = policy.labels or tuple(range(policy.n_actions))
+    if tuple(actions.labels) != known:
+        raise PolicyError(
+            f"policy 'learned:{path}' was learned for the actions {Actions(known).shown()}; this log has "
+            f"{actions.shown()}. Give the table of actions that it was learned with (--actions, --n-actions)."
+        )
+    return policy  # type: ignore[no-any-return]
+
+
 def as_policy_object(subject: Any, name: str, actions: Actions) -> Policy:
     """A policy from a cael policy, a classifier whose classes are action labels, or a function of contexts."""
     if isinstance(subject, Policy):

@@ -20,6 +20,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "choice": ("epsilon",),
     "softmax": ("temperature",),
     "greedy": ("epsilon",),
+    "learned": (),
     "python": (),
     "uniform": (),
     "logging": (),
@@ -37,6 +38,7 @@ choice:COLUMN               the action that it chooses; epsilon=
 softmax:SCORES              scores: a column of lists, a pattern, or a file
                             with a column 'score'; temperature=
 greedy:SCORES               the best score; epsilon=
+learned:FILE                a policy that cael learn saved
 python:MODULE:ATTRIBUTE     a function of contexts, a classifier or a policy
                             of cael; the module is imported, so it runs
 uniform, logging            every action alike; the logging policy itself"""

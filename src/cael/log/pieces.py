@@ -20,7 +20,7 @@ from cael.io.kinds import is_text
 from cael.io.roles import Columns
 from cael.io.sources import Source
 from cael.log.eligible import Eligible
-from cael.log.keys import FILE_BITS, distinct_keys, folds_of_keys
+from cael.log.keys import FILE_BITS, SALT, distinct_keys, folds_of_keys, seeded
 from cael.log.logged import Batch, at_rows
 from cael.log.scratch import Scratch
 
@@ -32,13 +32,15 @@ SHOWN = 5
 @dataclass(frozen=True, eq=False)
 class Door:
     """How the columns of a log become arrays; the same for every batch. roles: of those that are needed, the others
-    None. categories: whether contexts may be text, which becomes columns of 0 and 1. calendar: of eligible actions."""
+    None. categories: whether contexts may be text, which becomes columns of 0 and 1. calendar: of eligible actions.
+    portion: (number, seed) where only rows are read whose own number with this seed is larger; None: all rows are."""
 
     roles: Columns
     actions: Actions
     segments: tuple[str, ...] = ()
     categories: bool = False
     calendar: Calendar | None = None
+    portion: tuple[int, int] | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -170,7 +172,14 @@ def piece_of(source: Source, door: Door, file: int = 0) -> Piece:
         len(door.actions), door.actions.features, file, source.origin[1] if source.origin else 0, ids=ids,
         eligible=eligible,
     )  # fmt: skip
-    return _without_flaws(whole) if flaws else whole
+    piece = _without_flaws(whole) if flaws else whole
+    return piece if door.portion is None else _within(piece, *door.portion)
+
+
+def _within(piece: Piece, above: int, seed: int) -> Piece:
+    """The rows whose number is above the given one."""
+    rows = np.flatnonzero(seeded(piece.keys, seed, SALT) > np.uint64(above))
+    return _only(piece, rows, rows if piece.rows is None else piece.rows[rows])
 
 
 def _propensities(column: str, source: Source) -> tuple[Floats, list[Flaw]]:
@@ -183,10 +192,15 @@ def _without_flaws(piece: Piece) -> Piece:
     for flaw in piece.flaws:
         bad[flaw.rows] = True
     rows = np.flatnonzero(~bad)
+    return _only(piece, rows, rows)
+
+
+def _only(piece: Piece, rows: Ints, places: Ints) -> Piece:
+    """Some rows of a piece; places: where they stand in its table."""
     eligible = None if piece.eligible is None else piece.eligible.part(rows)
     per_row = ("actions", "rewards", "propensities", "contexts", "clusters", "times", "ids")
     return replace(
-        piece, rows=rows, eligible=eligible, segments=tuple((labels, codes[rows]) for labels, codes in piece.segments),
+        piece, rows=places, eligible=eligible, segments=tuple((labels, codes[rows]) for labels, codes in piece.segments),
         **{name: at_rows(getattr(piece, name), rows) for name in per_row},
     )  # fmt: skip
 

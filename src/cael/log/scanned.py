@@ -43,7 +43,7 @@ class ScannedLog:
 
     source: the table that the files make. tasks: the parts that workers read. columns: which column is what.
     memory: the budget. notes: what was done on the way. given_logging: the logging policy, as it was given. calendar:
-    of eligible actions, where a table says them.
+    of eligible actions, where a table says them. portion: see `Door`.
     `cael.evaluate`, `cael.compare` and `cael.segments` take it in place of a `LoggedData`, with policies that are
     columns (such as "topk:items+chances") or functions of contexts.
     """
@@ -60,6 +60,7 @@ class ScannedLog:
     notes: tuple[str, ...]
     given_logging: Any = None
     calendar: Calendar | None = None
+    portion: tuple[int, int] | None = None
 
     @property
     def n_actions(self) -> int:
@@ -117,7 +118,7 @@ class ScannedLog:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the sizes and ends of all files and of how they are read; not of every value."""
-        settings = repr((self.columns, self.actions.labels, self.drop_invalid, self.calendar))
+        settings = repr((self.columns, self.actions.labels, self.drop_invalid, self.calendar, self.portion))
         if self.given_logging is not None:
             settings += self.given_logging if isinstance(self.given_logging, str) else type(self.given_logging).__name__
         return fingerprint_of(self.source.files, settings)
@@ -144,7 +145,7 @@ class ScannedLog:
             "id": not ids,
         }  # fmt: skip
         roles = replace(self.columns, **{role: None for role, without in unneeded.items() if without})
-        return Door(roles, self.actions, segments, categories, self.calendar)
+        return Door(roles, self.actions, segments, categories, self.calendar, self.portion)
 
     @property
     def has_eligible(self) -> bool:
@@ -221,7 +222,8 @@ class ScannedLog:
     def checked(self, partial: Any) -> tuple[tuple[tuple[str, int], ...], list[str]]:
         """Why rows were left out of a pass, and what to say about it; an error where that was not asked for."""
         read = sum(partial.read.values())
-        name, bad, warnings = self.source.name, read - partial.rows, []
+        name, warnings = self.source.name, []
+        bad = min(read - partial.rows, sum(flaws.count for flaws in partial.flaws.values()))
         if read < 2:
             raise LogError(f"{name} has {read} rows: expected at least 2.")
         self._refuse_repeats(partial)

@@ -12,7 +12,7 @@ from cael.errors import CaelError, PolicyError
 from cael.io.encode import Actions, columns_of
 from cael.io.files import format_of
 from cael.io.long import long_policy
-from cael.io.objects import load_object
+from cael.io.objects import load_learned, load_object
 from cael.io.policy_columns import Rows, build, guess
 from cael.io.roles import CONVENTIONS
 from cael.io.sources import Source, open_source
@@ -141,6 +141,9 @@ def _from_spec(given: Any, probe: Piece, actions: Actions, id_column: str | None
         if row_aligned(policy):
             raise PolicyError(f"policy '{spec}' is aligned with rows; a streamed log needs a function of contexts.")
         return Target(str(spec), None, policy, policy.complete, contexts=True)
+    if spec.kind == "learned":
+        known = None if logging is None or logging.spec is not None else logging.policy
+        return Target(str(spec), None, load_learned(spec.what, actions, known), True, contexts=True)
     if spec.kind == "table" or (spec.kind in ("softmax", "greedy") and format_of(spec.what)):
         ids = {str(id_column).lower(), *CONVENTIONS["id"]} & {name.lower() for name in open_source(spec.what).names}
         if ids:
