@@ -14,7 +14,7 @@ from cael.cli.options import Columns_, Flag, Judging, Log, MaybeWhole, Out, Prin
 from cael.cli.output import Facts, facts_in_memory, save_report, show, writable
 
 if TYPE_CHECKING:
-    from cael.learning.learned import Learned
+    from cael.learning.advice import Learned
 
 OK, KEPT = 0, 5
 """Exit codes: KEPT with --gate, where no policy is shipped."""

@@ -36,6 +36,10 @@ from cael.judging.audits import audit as audit
 from cael.judging.thresholds import Thresholds as Thresholds
 from cael.judging.verdict import Check as Check
 from cael.judging.verdict import Verdict as Verdict
+from cael.learning.advice import Learned as Learned
+from cael.learning.learned_policy import LearnedPolicy as LearnedPolicy
+from cael.learning.learner import learn as learn
+from cael.learning.saved import read_policy as read_policy
 from cael.log.eligible import Eligible as Eligible
 from cael.log.logged import Batch as Batch
 from cael.log.logged import LoggedData as LoggedData
@@ -68,10 +72,6 @@ from cael.results.calibration import CalibrationRow as CalibrationRow
 from cael.results.calibration import calibrate as calibrate
 from cael.results.comparison import Comparison as Comparison
 from cael.results.comparison import compare as compare
-from cael.learning.learned import Learned as Learned
-from cael.learning.learned_policy import LearnedPolicy as LearnedPolicy
-from cael.learning.learner import learn as learn
-from cael.learning.saved import read_policy as read_policy
 from cael.results.evaluate import evaluate as evaluate
 from cael.results.evaluate import panel as panel
 from cael.results.evaluation import Evaluation as Evaluation

@@ -1,4 +1,4 @@
-"""How often `learn` ships a policy, how often that is worse than the old one, and how much of the possible gain it gets.
+"""How often `learn` ships a policy, how often that is worse than the old one, and what share of the gain it gets.
 
     python -m cael.experiments.shipping run  --out results/shipping.jsonl --logs 30 --jobs 2 [--seconds 500]
     python -m cael.experiments.shipping page --rows results/shipping.jsonl --out docs/results/shipping.md

@@ -53,7 +53,8 @@ def load_learned(path: str, actions: Actions, logging: Policy | None) -> Policy:
             f"policy 'learned:{path}' was learned for the actions {Actions(known).shown()}; this log has "
             f"{actions.shown()}. Give the table of actions that it was learned with (--actions, --n-actions)."
         )
-    return policy  # type: ignore[no-any-return]
+    learned: Policy = policy
+    return learned
 
 
 def as_policy_object(subject: Any, name: str, actions: Actions) -> Policy:

@@ -18,6 +18,7 @@ from cael.results.evaluate import controls_of, evaluation_of
 from cael.results.evaluation import Evaluation
 from cael.worlds.world import unlogged
 
+
 @final
 @dataclass(frozen=True, eq=False)
 class Predicted:

@@ -93,8 +93,8 @@ class Measured:
 @final
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """path: all that was tried. rule: the chosen one, learned from all rows. point: of it. hopeful: whether a lift is to
-    be expected of it."""
+    """path: all that was tried. rule: the chosen one, learned from all rows. point: of it. hopeful: whether a lift is
+    to be expected of it."""
 
     path: tuple[PathPoint, ...]
     rule: Rule
@@ -126,8 +126,8 @@ def tried(
     totals = [Totals(len(evidence)) for _ in plays]
     for fold in range(evidence.folds):
         for rows, batch, old in evidence.blocks(np.flatnonzero(evidence.fold == fold)):
-            known = evidence.table[rows].astype(np.float64)
-            for total, p in zip(totals, advised(candidate, fold, batch, old, known, allowed), strict=True):
+            tables = advised(candidate, fold, batch, old, evidence.predicted(rows), allowed)
+            for total, p in zip(totals, tables, strict=True):
                 total.add(evidence, rows, p, old)
     return plays, [total.measured(evidence) for total in totals]
 
@@ -196,4 +196,3 @@ def few_actions(evidence: Evidence, most: int) -> Array:
 
 FEW_ROWS = 1000
 """Rows by which the actions that may be played are chosen."""
-

@@ -10,12 +10,12 @@ from cael.embedding.settings import Growth
 from cael.engine.asking import as_engine_log
 from cael.errors import InputError, NeedsError, choose, positive_int
 from cael.judging.thresholds import Thresholds
+from cael.learning.advice import KEEP, SHIP, Learned, labelled
 from cael.learning.candidates import KINDS, Candidate
 from cael.learning.certificate import certified
 from cael.learning.choice import Choice, chosen, few_actions
 from cael.learning.evidence import Evidence, gathered, most_rows
 from cael.learning.explained import MOST_ROWS
-from cael.learning.learned import KEEP, SHIP, Learned, labelled
 from cael.learning.learned_policy import LearnedPolicy
 from cael.learning.limits import Limits
 from cael.learning.old_policy import Old, old_of
@@ -53,18 +53,18 @@ def learn(
     """A better policy than the one that made the log, if the log can show one; else the advice to keep the old one.
 
     The log is split once. One part learns: each kind of candidate is learned without every fold of it, and judged on
-    that fold; the most promising is learned again from all of it. The other part took no part in this, and certifies the
-    choice: "ship" is said where the lower bound of its lift there, at the one-sided `level`, is above `min_lift`. So a
-    policy that is no better than the old one is shipped in at most 1 - level of all logs.
+    that fold; the most promising one is learned again from all of it. The other part took no part in this, and
+    certifies the choice: "ship" is said where the lower bound of its lift there, at the one-sided `level`, is above
+    `min_lift`. So a policy that is no better than the old one is shipped in at most 1 - level of all logs.
 
-    candidates: kinds to try, of "best_arm" (one order of the actions for all contexts), "linear" (linear scores), "ridge",
-    "cael" (the reward model of CAEL), "clusters" (POTEC's two stages), "tree" (a policy tree). Those that score actions
-    are played on the best-scored share of the old policy, or tilted towards them, from cautious to greedy.
-    depth: questions of a tree, one below the other. min_lift: in units of the reward. max_changed: share of decisions
-    that may differ from those of the old policy. explore: share of decisions that are drawn uniformly, so that the next
-    log can be evaluated, too. max_actions: how many actions may be advised. single: only policies that name one action for a context, which
-    can be written as code. certify: share of the rows kept for the
-    certificate. budget: seconds of training at most.
+    candidates: kinds to try, of "best_arm" (one order of the actions for all contexts), "linear" (linear scores),
+    "ridge", "cael" (the reward model of CAEL), "clusters" (POTEC's two stages), "tree" (a policy tree). Those that
+    score actions are played on the best-scored share of the old policy, or tilted towards them, from cautious to
+    greedy. depth: questions of a tree, one below the other. min_lift: in units of the reward. max_changed: share of
+    decisions that may differ from those of the old policy. explore: share of decisions that are drawn uniformly, so
+    that the next log can be evaluated, too. max_actions: how many actions may be advised. single: only policies that
+    name one action for a context, which can be written as code. certify: share of the rows kept for the certificate.
+    budget: seconds of training at most.
 
     A log in files is learned from a sample, and certified on all other rows.
 

@@ -200,7 +200,8 @@ def _only(piece: Piece, rows: Ints, places: Ints) -> Piece:
     eligible = None if piece.eligible is None else piece.eligible.part(rows)
     per_row = ("actions", "rewards", "propensities", "contexts", "clusters", "times", "ids")
     return replace(
-        piece, rows=places, eligible=eligible, segments=tuple((labels, codes[rows]) for labels, codes in piece.segments),
+        piece, rows=places, eligible=eligible,
+        segments=tuple((labels, codes[rows]) for labels, codes in piece.segments),
         **{name: at_rows(getattr(piece, name), rows) for name in per_row},
     )  # fmt: skip
 
