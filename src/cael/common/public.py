@@ -37,7 +37,6 @@ from cael.judging.thresholds import Thresholds as Thresholds
 from cael.judging.verdict import Check as Check
 from cael.judging.verdict import Verdict as Verdict
 from cael.learning.advice import Learned as Learned
-from cael.learning.learned_policy import LearnedPolicy as LearnedPolicy
 from cael.learning.learner import learn as learn
 from cael.learning.saved import read_policy as read_policy
 from cael.log.eligible import Eligible as Eligible

@@ -21,6 +21,7 @@ from cael.policies.policy import Uniform, probabilities
 
 PESSIMISM = 0.5
 """Standard errors that are taken off a lift before the best is chosen: of many candidates the best one is lucky."""
+NOTHING = 1e-300
 ROOM = 1.5
 """The certificate must rest on so many times the effective sample size below which it is refused."""
 
@@ -168,7 +169,9 @@ def point_of(
     spread = (1 - e) * share * rule.spread + e * explored.spread
     error = spread / np.sqrt(n)
     careful = lift - PESSIMISM * error
-    passes = float(ndtr((careful - limits.min_lift) / (spread / np.sqrt(left)) - quantile(limits.two_sided)))
+    passes = float(
+        ndtr((careful - limits.min_lift) / max(spread / np.sqrt(left), NOTHING) - quantile(limits.two_sided))
+    )
     changed = (1 - e) * share * rule.changed + e * explored.changed
     promise = careful * passes if spread > 0 and careful > limits.min_lift else min(careful - limits.min_lift, 0.0)
     second = 1 + (share * (1 - e)) ** 2 * (rule.second - 1)

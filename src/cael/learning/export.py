@@ -58,8 +58,8 @@ def exportable(policy: LearnedPolicy) -> Any:
         return rule.scorer
     raise NeedsError(
         f"{policy!r} cannot be written as code: trees can, and linear scores of at most {MOST_SCORES} actions that "
-        "name one action. Learn one with candidates=['tree', 'linear'], single=True (--candidates tree linear --single), or "
-        "save it and use cael.read_policy."
+        "name one action. Learn one with candidates=['tree', 'linear'], single=True (--candidates tree linear "
+        "--single), or save it and use cael.read_policy."
     )
 
 

@@ -94,9 +94,8 @@ class Search:
         return np.sort(np.argsort(-gained, kind="stable")[:MOST_FEATURES])
 
     def _leaf(self, gains: Floats, rows: Ints) -> tuple[float, Node]:
-        squares = np.bincount(self.evidence.log.actions[rows], self.evidence.pull[rows] ** 2, gains.shape[1]).astype(
-            np.float64
-        )
+        pull = self.evidence.pull[rows] ** 2
+        squares = np.bincount(self.evidence.log.actions[rows], pull, gains.shape[1]).astype(np.float64)
         best = self.leaves(gains.sum(axis=0), squares, np.array(len(rows)))
         return float(best.value), Leaf(int(best.action))
 
