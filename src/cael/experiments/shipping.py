@@ -103,7 +103,7 @@ def row_of(name: str, seed: int, options: dict[str, Any]) -> dict[str, Any]:
     return {
         **row, "decision": learned.decision, "value": float(world.value(learned.policy)), "lift": learned.lift.value,
         "bound": learned.bound, "level": learned.verdict.level, "candidate": learned.chosen.candidate,
-        "play": learned.chosen.play, "hopeful": bool(learned.chosen.promise > 0), "seconds": round(seconds, 2),
+        "play": learned.chosen.play, "seconds": round(seconds, 2),
     }  # fmt: skip
 
 

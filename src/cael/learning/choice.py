@@ -21,6 +21,9 @@ from cael.policies.policy import Uniform, probabilities
 
 PESSIMISM = 0.5
 """Standard errors that are taken off a lift before the best is chosen: of many candidates the best one is lucky."""
+HOPE = 1.5
+"""Standard errors by which the lift of the chosen one must exceed what is asked for: with less its certificate would
+hardly hold, and where nothing is better, every certificate is another chance to err."""
 NOTHING = 1e-300
 ROOM = 1.5
 """The certificate must rest on so many times the effective sample size below which it is refused."""
@@ -116,7 +119,12 @@ def chosen(
             rules.append(rule_of(candidate, play, allowed))
     best = int(np.argmax([point.promise for point in points]))
     points[best] = replace(points[best], chosen=True)
-    return Choice(tuple(points), rules[best], points[best], points[best].promise > 0)
+    return Choice(tuple(points), rules[best], points[best], is_hopeful(points[best], limits))
+
+
+def is_hopeful(point: PathPoint, limits: Limits) -> bool:
+    """Whether a candidate is worth a certificate."""
+    return point.promise > 0 and point.lift - HOPE * point.error > limits.min_lift
 
 
 def tried(
