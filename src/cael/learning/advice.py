@@ -167,4 +167,7 @@ class Learned(Shown):
 
 def labelled(learned: Learned, labels: tuple[Any, ...] | None, contexts: tuple[str, ...] | None) -> Learned:
     """The same, with names of actions and contexts."""
-    return replace(learned, policy=replace(learned.policy, labels=labels, contexts=contexts))
+    policy, evaluation = replace(learned.policy, labels=labels, contexts=contexts), learned.evaluation
+    if labels is not None and evaluation.overlap is not None:
+        evaluation = replace(evaluation, overlap=evaluation.overlap.labelled(labels))
+    return replace(learned, policy=policy, evaluation=evaluation)

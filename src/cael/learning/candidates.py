@@ -20,8 +20,9 @@ TOPS, TILTS = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01), (2.0, 1.0, 0.5, 0.25)
 """Shares of the old policy and temperatures that are tried."""
 PENALTY = 10.0
 """Of linear scores, in rows."""
-CLUSTERS = 8
-"""At most so many clusters of actions."""
+CLUSTERS, DOUBT = 8, 100.0
+"""At most so many clusters of actions; and the penalty, in rows, of what the model misses of one: little is left to miss,
+and with less the correction is noise."""
 PROBE = 500
 """Rows by which the spread of scores is measured."""
 
@@ -143,9 +144,9 @@ def clusters_of(evidence: Evidence) -> Ints:
 
 
 def missed(evidence: Evidence, which: Ints, keep: Array) -> tuple[Floats, Floats]:
-    """(c, d) slopes and (c,) constants of the residual in each cluster, shrunk by PENALTY rows."""
+    """(c, d) slopes and (c,) constants of the residual in each cluster, shrunk by DOUBT rows."""
     x = np.column_stack([np.ones(len(evidence)), evidence.log.contexts])
-    count, pull = int(which.max()) + 1, np.diag(np.full(x.shape[1], PENALTY))
+    count, pull = int(which.max()) + 1, np.diag(np.full(x.shape[1], DOUBT))
     table = np.zeros((CLUSTERS, x.shape[1]))
     for cluster in range(count):
         rows = np.flatnonzero(keep & (which == cluster))

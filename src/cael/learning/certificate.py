@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, final
 
 from cael.common.types import Floats
@@ -42,4 +42,13 @@ def certified(
     panel = [LoggedMean(), best, DR(outcome), DM(outcome), SNIPS(), IPS()]
     answer = ask(rows, {"": policy}, panel, asked=(best.name,), controls=controls_of([best]))
     answer.refuse_constant()
-    return evaluation_of(answer, (best.name,), level, best, thresholds)
+    return plainly(evaluation_of(answer, (best.name,), level, best, thresholds), best.name.removeprefix("SNDR"))
+
+
+def plainly(evaluation: Evaluation, ending: str) -> Evaluation:
+    """The same, whose estimators have their names without the settings that all of them share."""
+    estimates = tuple(replace(one, estimator=one.estimator.removesuffix(ending)) for one in evaluation.estimates)
+    skipped = tuple((name.removesuffix(ending), why) for name, why in evaluation.skipped)
+    headline = evaluation.headline.removesuffix(ending)
+    verdict = replace(evaluation.verdict, estimator=headline)
+    return replace(evaluation, estimates=estimates, skipped=skipped, headline=headline, verdict=verdict)
