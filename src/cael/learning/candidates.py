@@ -21,8 +21,8 @@ TOPS, TILTS = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01), (2.0, 1.0, 0.5, 0.25)
 PENALTY = 10.0
 """Of linear scores, in rows."""
 CLUSTERS, DOUBT = 8, 100.0
-"""At most so many clusters of actions; and the penalty, in rows, of what the model misses of one: little is left to miss,
-and with less the correction is noise."""
+"""At most so many clusters of actions; and the penalty, in rows, of what the model misses of one: little is left, and
+with a smaller penalty the correction is noise."""
 PROBE = 500
 """Rows by which the spread of scores is measured."""
 
