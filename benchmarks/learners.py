@@ -2,10 +2,10 @@
 
     python benchmarks/learners.py --logs 3 --worlds paper-100 linear-20 [--cache FOLDER]
 
-Every log is written to an .npz file with the contexts of a test population and their expected rewards. obp's IPWLearner
-(logistic regression, rewards as they are and centred), its QLearner (ridge on context and action) and NNPolicyLearner (doubly
-robust objective, where torch is installed there) learn from it in obp's own environment; cael.learn in this one. The value of
-a policy is its exact mean over the test population. Peers always ship: nothing in them says when to keep the old policy.
+Every log is written to an .npz file with the contexts of a test population and their expected rewards. obp's
+IPWLearner (logistic regression, rewards as they are and centred), its QLearner (ridge on context and action) and
+NNPolicyLearner (doubly robust objective) learn from it in obp's own environment; cael.learn in this one. The value of a
+policy is its exact mean over the test population. Peers always ship: nothing in them says when to keep the old policy.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from pathlib import Path
 from statistics import mean, stdev
 
 import numpy as np
-import peer_env
 
 import cael
+import peer_env
 from cael.policies.policy import probabilities
 from cael.worlds import MixedWorld, PaperWorld, Play
 from cael.worlds.world import unlogged
