@@ -1,7 +1,7 @@
 """How often `learn` ships a policy, how often that is worse than the old one, and what share of the gain it gets.
 
     python -m cael.experiments.shipping run  --out results/shipping.jsonl --logs 30 --jobs 2 [--seconds 500]
-    python -m cael.experiments.shipping page --rows results/shipping.jsonl --out docs/results/shipping.md
+    python -m cael.experiments.shipping page --rows results/shipping.jsonl --out docs/results/shipping.inc
 
 Log t of a world is that of seed --seeds + t; what is tuned is tuned on seeds below 7000. The true value of the learned
 policy, of the old one and of the best one come from the world. Worlds whose name begins with "nothing" have no better
