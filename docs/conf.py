@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
+import sys
+from pathlib import Path
 
 import cael
+
+os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # cells of %%bash call cael
+os.environ.update(NO_COLOR="1", TERM="dumb", COLUMNS="80", PYTHONIOENCODING="utf-8")
 
 project = "cael"
 author = "The cael authors"

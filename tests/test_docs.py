@@ -7,9 +7,11 @@ import doctest
 import importlib
 import io
 import itertools
+import os
 import pkgutil
 import re
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -28,6 +30,15 @@ PAGES = sorted(
 MODULES = sorted(each.name for each in pkgutil.walk_packages(cael.__path__, "cael."))
 
 
+def shell(lines: str, where: str) -> None:
+    """Lines of a shell, as they are, which must all succeed."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    settings = {**os.environ, "PATH": path, "PYTHONPATH": os.pathsep.join(sys.path), "NO_COLOR": "1", "COLUMNS": "80"}
+    words = ["bash", "-euo", "pipefail", "-c", lines]
+    done = subprocess.run(words, capture_output=True, text=True, env=settings, check=False)
+    assert done.returncode == 0, f"{where}: exit code {done.returncode}\n{done.stdout[-500:]}{done.stderr[-1000:]}"
+
+
 def run(blocks: list[str], source: str) -> None:
     """The blocks in order, as one module; options of a code cell (lines of `:name: value`) are not code."""
     page = ModuleType("documentation_page")
@@ -35,6 +46,9 @@ def run(blocks: list[str], source: str) -> None:
         patch.setitem(sys.modules, page.__name__, page)  # classes of an example must be found by pickle
         for number, block in enumerate(blocks, start=1):
             code = re.sub(r"\A(?::[\w-]+:.*\n)+", "", block)
+            if code.startswith("%%bash\n"):
+                shell(code.removeprefix("%%bash\n"), f"{source}, block {number}")
+                continue
             exec(compile(code, f"{source}, block {number}", "exec"), page.__dict__)
         assert doctest.testmod(page).failed == 0
 
@@ -72,6 +86,7 @@ def test_pages_were_found() -> None:
     guide = ("quickstart", "logs-and-policies", "estimators", "intervals", "compare", "from-obp")
     guide += ("verdict", "audit", "planning", "segments", "report")
     guide += ("tutorial", "reading", "policies-in-files", "large-logs", "many-actions")
+    guide += tuple(f"examples/{name}" for name in ("revenue", "email", "recommender", "ads", "llm-router"))
     assert {f"guide/{name}.md" for name in guide} | {"index.md", "worlds.md", "cli.md", "experiments.md"} <= found
 
 

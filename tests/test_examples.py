@@ -65,7 +65,7 @@ def table_number(name):
 
 def test_copy(tmp_path, capsys):
     with pytest.raises(SystemExit) as stop:
-        main(["example", str(tmp_path)])
+        main(["example", "news", str(tmp_path)])
     assert stop.value.code in (None, 0)
     assert {each.name for each in tmp_path.iterdir()} == set(examples.FILES)
     with pytest.raises(cael.InputError, match="is there already"):

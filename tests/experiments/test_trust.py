@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import cael
-from cael.experiments import trust, trust_page, trust_summary
+from cael.experiments import trust, trust_counts, trust_page, trust_summary
 from cael.experiments.ledger import read_lines
 from cael.experiments.trust import Sizes, Task, listed, planned
 
@@ -34,7 +34,7 @@ def made(world, seed, value, low, high, **changes):
     }  # fmt: skip
     plain = {**learned, "best": [1.2, 0.9, 1.5], "lift": [0.7, 0.4, 1.0], "seconds": 2.0}
     facts = {"n": 500, "k": 5, "overlap": 2000.0, "truth": 1.0, "true_lift": 0.5, "spread": 2.0}
-    task = {"kind": "evaluate", "world": world, "seed": seed, "condition": trust_summary.SOUND, "estimator": ""}
+    task = {"kind": "evaluate", "world": world, "seed": seed, "condition": trust_counts.SOUND, "estimator": ""}
     return {**task, **facts, "learn": True, "plain": plain, "learned": learned, **changes}
 
 
@@ -62,6 +62,21 @@ def test_a_run_goes_on_where_it_was(files):
     after = (folder / "part.jsonl").read_text().splitlines()
     assert after[:10] == lines[:10] and len(after) == len(tasks)
     assert without_time(again) == without_time(facts)
+
+
+def test_a_run_that_has_no_more_time_goes_on_next_time(tmp_path, capsys):
+    tasks = planned(TINY, 7000, ["rare clicks, equal arms"])[:3]
+    out, rows = tmp_path / "trust.json", tmp_path / "rows.jsonl"
+    assert trust.run(out, rows, tasks, seconds=0.0) is None
+    assert not out.exists() and "3 of 3 are left" in capsys.readouterr().err
+    assert trust.run(out, rows, tasks, seconds=600.0) is not None
+    assert out.exists() and len(read_lines(rows)) == 3
+
+
+def test_each_condition_shuffles_anew():
+    shuffled = [Task("evaluate", "A/B test", 7000, condition) for condition in trust_counts.SHUFFLED]
+    first, second = (trust.chance_of(task).permutation(1000) for task in shuffled)
+    assert (first != second).mean() > 0.9
 
 
 def without_time(facts):
@@ -153,7 +168,7 @@ def test_the_ratio_has_the_error_that_repetition_shows():
 
     def once():
         common = rng.exponential(size=200)
-        return trust_summary.ratio_of(1.1 * common + 0.05 * rng.exponential(size=200), common)
+        return trust_counts.ratio_of(1.1 * common + 0.05 * rng.exponential(size=200), common)
 
     repeated = np.array([once() for _ in range(400)])
     stated, seen = repeated[:, 1].mean(), repeated[:, 0].std()

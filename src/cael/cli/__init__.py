@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"error: a number overflowed ({error}). Divide rewards or scores by a constant.", file=sys.stderr)
         sys.exit(1)
     except (CaelError, OSError) as error:
-        print(f"error: {visible(str(error))}", file=sys.stderr)
+        print(f"error: {visible(said(error))}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         remove_leftovers()
@@ -77,3 +77,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(INTERRUPTED)
     finally:
         app.config = ()
+
+
+def said(error: Exception) -> str:
+    """The sentence of an error; of the system's with the file and without its number."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return " ".join(str(error).splitlines()) if isinstance(error, OSError) else str(error)
+    return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."

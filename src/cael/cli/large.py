@@ -89,11 +89,12 @@ def open_large(
 
     budget = bytes_of(large.memory)
     why = "as --dask asks" if large.dask else "as --predictions asks" if large.predictions else ""
-    if Path(log).suffix == ".npz":
+    asked = reading.source(log)
+    if Path(log).suffix == ".npz" and isinstance(asked, str):
         if why:
             raise InputError(f"{log}: an .npz log is read whole; --dask and --predictions need files of columns.")
         return in_memory(opened(log, columns, reading), windows)
-    files, name = found_files(log)
+    files, name = found_files(asked)
     source, used = None, set[str]()
     if files[0].format == "parquet":
         source = opened_files(files, name)
@@ -103,13 +104,13 @@ def open_large(
     if not why and need <= budget:
         try:
             room = (budget - PROGRAM) / IN_MEMORY
-            whole = replace(open_source(source or log), room=room)
+            whole = replace(open_source(source or asked), room=room)
             return in_memory(opened(whole, columns, reading, policies), windows)
         except TooLarge:
             why = f"as it takes more in memory than the {shown(budget)} that may be used (--memory)"
     why = why or f"as it would take about {shown(need)} in memory and {shown(budget)} may be used (--memory)"
     scanned = scan(
-        source or log, columns, actions=reading.actions, n_actions=reading.n_actions, predictions=large.predictions,
+        source or asked, columns, actions=reading.actions, n_actions=reading.n_actions, predictions=large.predictions,
         logging=reading.logging, drop_invalid=reading.drop_invalid, memory=budget, client=large.dask,
     )  # fmt: skip
     return in_files(replace(scanned, notes=(f"The log was streamed, {why}.", *scanned.notes)), windows)
@@ -150,7 +151,7 @@ def opened(source: Any, columns: Columns | None, reading: Reading, policies: Seq
 
     positive_int("seed", reading.seed, least=0)
     if not str(source).endswith(".npz"):
-        source = open_source(source)
+        source = open_source(reading.source(source) if isinstance(source, str) else source)
         for spec in specs_in(policies, reading):
             source.expect(columns_named(spec, source))
     return open_log(

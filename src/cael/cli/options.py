@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from cyclopts import Parameter
 
+from cael.io.databases import Query
+from cael.io.joined import Joined
 from cael.io.roles import Columns
 
 if TYPE_CHECKING:
@@ -24,7 +26,13 @@ def _whole(_: Any, tokens: Sequence[Any]) -> int:
 Whole = Annotated[int, Parameter(converter=_whole)]
 MaybeWhole = Annotated[int | None, Parameter(converter=_whole)]
 Format: TypeAlias = Literal["table", "json", "markdown"]
-Log = Annotated[str, Parameter(help="A file (Parquet, CSV, Arrow, .npz), a folder of them, or a pattern in quotes.")]
+Log = Annotated[
+    str,
+    Parameter(
+        help="A file (Parquet, CSV, Arrow, JSON lines, dsjson, .npz), a folder of them, a pattern in quotes, a Delta or "
+        "Iceberg table, or with --query a DuckDB file or the URL of a database."
+    ),
+]
 Columns_ = Annotated[Columns | None, Parameter(name="*", group="Columns", consume_multiple=True, negative=())]
 Policies = Annotated[list[str], Parameter(negative=())]
 Flag = Annotated[bool, Parameter(negative=())]
@@ -42,13 +50,34 @@ class Reading:
     n_actions: MaybeWhole = None
     "The number of actions, where they are numbered 0 .. n-1 and the log need not hold all."
     logging: str | None = None
-    "The logging policy, in any of the forms of a policy; 'estimate' estimates it, 'none' does without."
+    "The logging policy, in any of the forms of a policy; 'estimate' or 'estimate:MODEL' (logistic, products, boosting, python:MODULE:CLASSIFIER) estimates it, 'none' does without."
     drop_invalid: Flag = False
     "Leave out rows with missing or impossible values, and report them, instead of refusing the log."
+    query: str | None = None
+    "The rows of a database: a query, which is run once. The log is postgresql://..., sqlite:///FILE or a DuckDB file."
+    table: str | None = None
+    "The rows of a database: a table, in place of a query."
+    rewards: str | None = None
+    "A table with the rewards, where the log has none; it is joined by the column --on."
+    on: str | None = None
+    "The column by which --rewards is joined, such as a decision's or a subject's id."
+    no_reward: float | None = None
+    "What a decision earned that has no row in --rewards; without it, that is an error."
     config: Path | None = None
     "A TOML file with options; those of the command line win."
     seed: Whole = 0
     "Seed of everything random."
+
+    def source(self, log: str) -> str | Query | Joined:
+        """What to read: the log itself, a query to it, or its decisions with their rewards."""
+        from cael.errors import InputError
+
+        rows = log if self.query is None and self.table is None else Query(log, self.query, self.table)
+        if self.rewards is None and self.on is None and self.no_reward is None:
+            return rows
+        if self.rewards is None or self.on is None:
+            raise InputError("--rewards FILE and --on COLUMN go together: the rewards, and the column to join them by.")
+        return Joined(rows, self.rewards, self.on, self.no_reward)
 
 
 @Parameter(name="*", group="Judging")

@@ -124,11 +124,16 @@ def show(
 
 def printed(write: Callable[[], None]) -> None:
     """Write to standard output; where nobody reads it any more, the command goes on to its report and its exit code."""
+    if sys.stdout is None:  # it was closed before the command began
+        sys.stdout = io.StringIO()
     try:
         write()
         sys.stdout.flush()
     except BrokenPipeError:
         sys.stdout = io.StringIO()  # what is still buffered has nowhere to go
+    except OSError as error:
+        sys.stdout = io.StringIO()
+        raise InputError(f"standard output could not be written: {error.strerror or error}.") from None
 
 
 def _named(part: Any) -> Mapping[str, Any]:

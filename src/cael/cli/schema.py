@@ -67,6 +67,10 @@ DEFINITIONS: dict[str, Any] = {
         best=TEXT, kinds=several(TEXT), repeats=COUNT, n=COUNT, level=NUMBER, redrawn=TRUTH, sentence=TEXT,
         rows=several(record(estimator=TEXT, rmse=MAYBE, bias=NUMBER, coverage=NUMBER, coverage_error=NUMBER)),
     ),
+    "sensitivity": record(
+        estimator=TEXT, factor=NUMBER, example=NUMBER, shift=NUMBER, value=ref("interval"), lift=ref("interval"),
+        sentence=TEXT,
+    ),
     "frequency": {"type": "object"},
 }  # fmt: skip
 
@@ -74,6 +78,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
     "evaluation": record(
         reading_=ref("reading"), version=TEXT, log=TEXT, fingerprint=TEXT, policy=TEXT, level=NUMBER, headline=TEXT,
         verdict=ref("verdict"), direction=DIRECTION, overlap={"type": ["object", "null"]},
+        sensitivity={"anyOf": [ref("sensitivity"), {"type": "null"}]},
         lift=record(
             value=NUMBER, stderr=NUMBER, error=NUMBER, interval=ref("interval"), relative=MAYBE, adjusted_=TRUTH
         ),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from cyclopts import Parameter
 
-from cael.cli.options import Printed, Whole
+from cael.cli.options import Flag, Printed, Whole
 from cael.cli.output import console, printed, show
 
 if TYPE_CHECKING:
@@ -94,17 +94,33 @@ def simulate(out: Path, simulation: Simulation | None = None) -> None:
     print(f"wrote {log} to {out}; the target's true value is {world.value(world.target):.6g}")
 
 
-def example(folder: Path = Path()) -> None:
-    """Copy a small generated log of a news site, and its table of articles, into a folder, to try the commands on.
+def example(
+    name: Literal["news", "revenue", "email", "recommender", "ads", "llm-router"] = "news",
+    folder: Path = Path(),
+    *,
+    seed: Whole = 0,
+    truth: Flag = False,
+) -> None:
+    """Write a small generated log into a folder, to try the commands on; each has a tutorial.
 
     Parameters
     ----------
+    name
+        Which: a news site, heavy-tailed revenue, a mailing, a recommender whose catalogue changes, ads in the format of Vowpal
+        Wabbit, a router among language models.
     folder
         Where to; the current folder if not given.
+    seed
+        Of the rows; the news site has always the same.
+    truth
+        Print the true values of its policies instead, which only a generated log has.
     """
-    from cael.datasets.examples import copy
+    from cael.datasets import examples
 
-    for path in copy(folder):
+    if truth:
+        print("\n".join(f"{spec}: {value:.6g}" for spec, value in examples.truth(name, seed).items()))
+        return
+    for path in examples.make(name, folder, seed):
         print(f"wrote {path}")
 
 

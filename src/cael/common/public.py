@@ -33,6 +33,7 @@ from cael.judging.audit_checks import Frequency as Frequency
 from cael.judging.audit_checks import Period as Period
 from cael.judging.audits import Audit as Audit
 from cael.judging.audits import audit as audit
+from cael.judging.sensitivity import Sensitivity as Sensitivity
 from cael.judging.thresholds import Thresholds as Thresholds
 from cael.judging.verdict import Check as Check
 from cael.judging.verdict import Verdict as Verdict
@@ -61,6 +62,7 @@ from cael.policies.policy import Policy as Policy
 from cael.policies.policy import Tabular as Tabular
 from cael.policies.policy import Uniform as Uniform
 from cael.policies.propensity import EstimatedLogging as EstimatedLogging
+from cael.policies.propensity import LoggingModel as LoggingModel
 from cael.policies.propensity import estimate_logging as estimate_logging
 from cael.policies.scored import EpsilonGreedy as EpsilonGreedy
 from cael.policies.scored import Softmax as Softmax

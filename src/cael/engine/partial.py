@@ -11,7 +11,7 @@ from cael.common.types import Floats
 from cael.engine.ids import Ids
 from cael.engine.moments import Clusters, Moments
 from cael.engine.tally import Changed, Tally
-from cael.log.pieces import Flaws
+from cael.log.flaws import Flaws
 
 MOST_STRETCHES, LEAST_STRETCHES = 4096, 640
 STRETCH_BYTES = 48 * 2**20

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import CancelledError
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, Self, TypeVar
 
+from cael.common.cluster import connected, losses_told
+from cael.common.cores import one_thread
 from cael.errors import CaelError, InputError
 from cael.io.reading import batches
 from cael.log.held import EngineLog, Run
 from cael.log.pieces import Piece, Reading, piece_of
 from cael.log.scratch import Scratch
 from cael.log.targets import as_source
-
-CONNECT = 10
-"""Seconds in which a scheduler must answer."""
 
 ATTEMPTS = 10
 """Workers that may be lost with one task before it counts as impossible."""
@@ -89,9 +89,7 @@ def on_threads(
     """Arrow and numpy do nearly all of the work outside the interpreter's lock; their own threads are kept out."""
     from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1):
+    with one_thread():
         if workers == 1 or len(tasks) == 1:
             for number, task in enumerate(tasks):
                 yield number, function(work, task)
@@ -114,43 +112,23 @@ def on_threads(
 def on_dask(function: Callable[[Any, Any], M], work: Any, tasks: Sequence[Any], client: Any) -> Iterator[tuple[int, M]]:
     """A worker that is lost takes nothing with it: what it had not handed over is computed again by the others."""
     from dask import config
-    from distributed import KilledWorker, as_completed
+    from distributed import as_completed
 
     with config.set({"distributed.scheduler.allowed-failures": ATTEMPTS}), connected(client) as cluster:
         # The work goes along with every task: what is scattered is lost with the workers that hold it.
         futures = cluster.map(_call, tasks, function=function, work=work, pure=False)
         number_of = {future.key: number for number, future in enumerate(futures)}
         try:
-            for future in as_completed(futures):
-                yield number_of[future.key], future.result()
-                future.release()
-        except KilledWorker as error:
-            raise InputError(f"the cluster lost several workers over one task of this log: {error}") from None
+            with losses_told():
+                for future in as_completed(futures):
+                    yield number_of[future.key], future.result()
+                    future.release()
         finally:
-            cluster.cancel(futures)
+            with suppress(CancelledError, OSError):  # the scheduler is gone, and the work with it
+                cluster.cancel(futures)
 
 
 def _call(task: Any, *, function: Callable[[Any, Any], M], work: Any) -> M:
     """One task in a process of its own, where numpy's threads would fight with those of the other workers."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1):
+    with one_thread():
         return function(work, task)
-
-
-@contextmanager
-def connected(client: Any) -> Iterator[Any]:
-    """A Dask client as it is, or one for the address of a scheduler."""
-    if not isinstance(client, str):
-        yield client
-        return
-    try:
-        from distributed import Client
-    except ImportError as error:
-        raise InputError("--dask needs Dask, which is not installed: pip install 'cael[dask]'.") from error
-    try:
-        opened = Client(client, timeout=CONNECT)
-    except (OSError, TimeoutError, ValueError) as error:
-        raise InputError(f"there is no Dask scheduler at {client}: {error}.") from None
-    with opened:
-        yield opened

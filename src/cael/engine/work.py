@@ -31,8 +31,9 @@ from cael.engine.predictions import Predictions
 from cael.engine.tally import Changed, Tallying
 from cael.engine.windows import Times, Windows
 from cael.errors import PolicyError
+from cael.log.flaws import Flaws
 from cael.log.keys import FILE_BITS
-from cael.log.pieces import Flaws, Piece, Reading, flaws_of
+from cael.log.pieces import Piece, Reading, flaws_of
 from cael.log.scratch import Scratch
 from cael.log.targets import Target, with_propensities
 from cael.policies.expectations import totals, variances, worst_sum
@@ -137,6 +138,9 @@ class Summing:
         self.read += piece.read
         for key, flaw in flaws_of(piece, self.task.number, at).items():
             self.flaws[key] = self.flaws[key].merge(flaw) if key in self.flaws else flaw
+        if piece.ids is not None:
+            ids = ids_of(piece.ids, piece.places)
+            self.ids = ids if self.ids is None else self.ids.merge(ids)
         if len(piece) == 0:
             return
         work = self.work
@@ -201,9 +205,6 @@ class Summing:
         self.bucket_rows += rows
         self.bucket_sums += totals
         self._stretches(at, piece, columns, totals)
-        if piece.ids is not None:
-            ids = ids_of(piece.ids, piece.places)
-            self.ids = ids if self.ids is None else self.ids.merge(ids)
         if self.work.kept is not None:
             self.work.kept[:, at : at + n] = columns
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from cael.common.whole import write_whole
 from cael.experiments.claims import relative_errors
 from cael.experiments.summary import Table
 
@@ -46,8 +48,10 @@ def draw(table: Table, out: Path) -> list[Path]:
             figure = Figure(layout="constrained")
             kinds[table.spec.figure.kind](figure, table, names)
             for suffix, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
+                picture = io.BytesIO()
+                figure.savefig(picture, format=suffix, dpi=150, metadata=metadata)
                 paths.append(out / f"{stem(panel)}.{suffix}")
-                figure.savefig(paths[-1], dpi=150, metadata=metadata)
+                write_whole(paths[-1], picture.getvalue())
     return paths
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, final
 
-from cael.common.whole import whole_file
+from cael.common.whole import not_written, write_whole
 from cael.errors import InputError
 from cael.experiments import trial
 from cael.experiments.spec import Spec
@@ -41,7 +43,7 @@ class Ledger:
         """The rows in the given order of keys, which is then also that of the file; rows of other settings follow."""
         ordered = [self.rows[key] for key in order]
         others = [self.rows[key] for key in sorted(set(self.rows) - set(self.names))]
-        replace(self.path, "".join(trial.canonical(row) + "\n" for row in [*ordered, *others]))
+        write_whole(self.path, "".join(trial.canonical(row) + "\n" for row in [*ordered, *others]))
         self.closed = True
         return ordered
 
@@ -59,33 +61,39 @@ def read_lines(path: Path) -> list[Any]:
     data = path.read_bytes() if path.exists() else b""
     whole = data[: data.rfind(b"\n") + 1]
     if len(whole) < len(data):
-        replace(path, whole.decode())
+        write_whole(path, whole)
     return [json.loads(line) for line in whole.splitlines()]
 
 
 def read_json(path: Path, otherwise: Any) -> Any:
     """What a JSON file holds, or something else where there is none."""
-    return json.loads(path.read_text("utf-8")) if path.exists() else otherwise
+    try:
+        return json.loads(path.read_text("utf-8")) if path.exists() else otherwise
+    except ValueError as error:
+        raise InputError(f"{path} is not a JSON file ({error}). Move it away, or choose another --out.") from error
 
 
 def append(path: Path, rows: list[dict[str, Any]]) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write("".join(trial.canonical(row) + "\n" for row in rows))
-
-
-def replace(path: Path, text: str) -> None:
-    """Write the whole file or leave it as it was."""
-    with whole_file(path) as file:
-        file.write(text.encode())
+    """Whole lines or none: a disk that is full may take half of one."""
+    before = path.stat().st_size if path.exists() else 0
+    try:
+        with path.open("ab") as file:
+            file.write("".join(trial.canonical(row) + "\n" for row in rows).encode())
+    except OSError as error:
+        with suppress(OSError):
+            os.truncate(path, before)
+        raise not_written(path, error) from error
 
 
 def in_parallel(
-    function: Callable[..., Any], calls: Iterable[tuple[Any, ...]], jobs: int, *, ordered: bool = False
+    function: Callable[..., Any], calls: Iterable[tuple[Any, ...]], jobs: int, *, ordered: bool = False, ahead: int = 2
 ) -> Iterator[Any]:
-    """What a function returns for each of many arguments, from several processes: as they end, or in their order."""
+    """What a function returns for each of many arguments, from several processes: as they end, or in their order.
+
+    ahead: calls for each process that are taken from `calls` before the first has ended."""
     from joblib import Parallel, delayed
 
     kind = "generator" if ordered else "generator_unordered"
-    pool = Parallel(n_jobs=jobs, return_as=kind, pre_dispatch="2*n_jobs")
+    pool = Parallel(n_jobs=jobs, return_as=kind, pre_dispatch=f"{ahead}*n_jobs", batch_size=1 if ahead == 1 else "auto")
     results: Iterator[Any] = pool(delayed(function)(*call) for call in calls)
     return results

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cael.common.version import __version__
+from cael.common.whole import write_whole
 from cael.experiments import registry
-from cael.experiments.ledger import read_json, replace
+from cael.experiments.ledger import read_json
 
 if TYPE_CHECKING:
     from cael.experiments.run import Where
@@ -94,4 +95,4 @@ def write_manifest(out: Path, spec: Spec, where: Where, *, finished: bool) -> No
         },
         "sessions": sessions,
     }
-    replace(path, json.dumps(manifest, indent=1) + "\n")
+    write_whole(path, json.dumps(manifest, indent=1) + "\n")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+from cael.common.whole import write_whole
 from cael.experiments import claims as C
 from cael.experiments import figures
 from cael.experiments.spec import Spec
@@ -53,8 +54,8 @@ def conclude(spec: Spec, rows: list[dict[str, Any]], out: Path) -> Outcome:
     table = table_of(spec, rows)
     lines = lines_of(table)
     verdicts = [C.judge(claim, table) for claim in C.load_claims() if claim.spec == spec.name]
-    (out / "summary.csv").write_text(to_csv(lines), "utf-8")
+    write_whole(out / "summary.csv", to_csv(lines))
     judged = [verdict.to_dict() for verdict in verdicts]
-    (out / "claims.json").write_text(json.dumps(judged, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    write_whole(out / "claims.json", json.dumps(judged, indent=1, ensure_ascii=False) + "\n")
     paths = figures.draw(table, out) if figures.available() else []
     return Outcome(table, lines, verdicts, paths, out)

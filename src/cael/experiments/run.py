@@ -14,11 +14,13 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, final
 
+from cael.common.cluster import connected, losses_told
+from cael.common.whole import only_writer
 from cael.errors import CaelError, InputError
 from cael.experiments import registry, trial
 from cael.experiments.ledger import Ledger
@@ -26,6 +28,7 @@ from cael.experiments.manifest import write_manifest
 from cael.experiments.reporter import Reporter
 from cael.experiments.spec import NAMES, Cell, Spec, load
 
+KEPT = "; the rows that were finished are kept, and it goes on behind them."
 TOGETHER = 50
 """Trials that are trained at once on a GPU."""
 TOGETHER_ON_CPU = 5
@@ -106,8 +109,18 @@ def execute_all(
 ) -> Iterator[tuple[Spec, list[dict[str, Any]]]]:
     """The trials of several specs together; each spec with its rows as soon as it has all of them.
 
-    A trial that several specs have is run once.
+    A trial that several specs have is run once. No other process may write to their folders meanwhile.
     """
+    with ExitStack() as locks:
+        for _, folder in wanted:
+            folder.mkdir(parents=True, exist_ok=True)
+            locks.enter_context(only_writer(folder))
+        yield from _executed(wanted, where, quiet)
+
+
+def _executed(
+    wanted: Sequence[tuple[Spec, Path]], where: Where, quiet: bool
+) -> Iterator[tuple[Spec, list[dict[str, Any]]]]:
     ledgers = [Ledger(spec, folder, plan(spec, where.device)) for spec, folder in wanted]
     check_machine([task for ledger in ledgers for task in ledger.tasks])
     for ledger in ledgers:
@@ -188,11 +201,7 @@ def _cluster(where: Where) -> Iterator[int]:
     import joblib
 
     if where.dask is not None:
-        try:
-            from distributed import Client
-        except ImportError as error:
-            raise InputError("--dask needs Dask, which is not installed: pip install 'cael[dask]'.") from error
-        with Client(where.dask), joblib.parallel_config(backend="dask"):
+        with connected(where.dask), losses_told(KEPT), joblib.parallel_config(backend="dask"):
             yield -1
         return
     main = threading.current_thread() is threading.main_thread()  # only there can a signal be caught

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import os
 import sys
 import time
 import warnings
@@ -25,14 +27,16 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 import cael
 from cael.errors import CaelError, NeedsError
 from cael.estimators.estimator import Estimator
 from cael.experiments import broken, registry
 from cael.experiments.ledger import append, in_parallel, read_lines
+from cael.experiments.trust_counts import POPULATION, SOUND
 from cael.experiments.trust_page import page
-from cael.experiments.trust_summary import POPULATION, SOUND, summary
+from cael.experiments.trust_summary import summary
 from cael.log.logged import LoggedData
 from cael.policies.policy import Policy, Tabular, probabilities
 from cael.worlds import LearningWorld, MixedWorld, random_world, wide
@@ -145,14 +149,22 @@ def evaluation_row(task: Task) -> dict[str, Any]:
         "true_lift": short(truth - baseline), "spread": short(float(sound.rewards.std())),
     }  # fmt: skip
     try:
-        log, rise = broken.CONDITIONS[task.condition](sound, np.random.default_rng([task.seed, 6]))
+        log, rise = broken.CONDITIONS[task.condition](sound, chance_of(task))
     except CaelError as error:  # the door refused the broken log
         refused = {"level": "errors", "why": str(error)[:200], "checks": {}}
         return {**facts, "plain": refused, "learned": refused if task.learn else None}
-    return {
-        **facts, "truth": short(truth + rise), "plain": evaluated(log, world.target, learn=False),
+    said = {
+        "plain": evaluated(log, world.target, learn=False),
         "learned": evaluated(log, world.target, learn=True) if task.learn else None,
-    }  # fmt: skip
+    }
+    if task.condition != SOUND:  # nobody asks which estimator is best on a broken log
+        said = {kind: words and {**words, "estimates": {}} for kind, words in said.items()}
+    return {**facts, "truth": short(truth + rise), **said}
+
+
+def chance_of(task: Task) -> np.random.Generator:
+    """The random numbers that break a log: others in each condition, so that no two have the same shuffled actions."""
+    return np.random.default_rng([task.seed, 6, list(broken.CONDITIONS).index(task.condition)])
 
 
 def estimate_row(task: Task) -> dict[str, Any]:
@@ -197,7 +209,8 @@ ROWS: dict[str, Callable[[Task], dict[str, Any]]] = {
 
 
 def row(task: Task) -> dict[str, Any]:
-    with warnings.catch_warnings():
+    """One thread, so that as many logs as there are cores do not wait for each other."""
+    with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return {**asdict(task), **ROWS[task.kind](task)}
 
@@ -213,32 +226,33 @@ class Sizes:
     and segments (joint), and of those with learning (joint_learned)."""
 
     logs: int = 40
-    broken: int = 5
-    plain: int = 20
+    broken: int = 10
+    plain: int = 10
     population: int = 200
-    joint: int = 400
-    joint_learned: int = 100
+    joint: int = 200
+    joint_learned: int = 60
 
 
 def planned(sizes: Sizes, first: int, only: Sequence[str] = (), estimators: Sequence[str] = ()) -> list[Task]:
-    """All tasks; those of a seed before those of the next, so that a run that was stopped has seen every world."""
+    """All tasks, those of a seed before those of the next: sound logs, compare and segments, the population, and last
+    the broken logs. So a run that is stopped has the most important ones, and of all worlds."""
     names = [name for name in listed() if not only or name in only]
     return [
-        *(task for t in range(max(sizes.logs, sizes.broken, sizes.plain)) for name in names
-          for task in _of_log(name, t, first, sizes, estimators)),
+        *(task for t in range(max(sizes.logs, sizes.plain)) for name in names
+          for task in _of_sound(name, t, first, sizes, estimators)),
+        *(task for t in range(sizes.joint) if not only or "joint" in only for task in _of_joint(first + t, t, sizes)),
         *(task for t in range(sizes.population) if not only or POPULATION in only for log in range(2)
           for task in _of_population(first + t, log, estimators)),
-        *(task for t in range(sizes.joint) if not only or "joint" in only for task in _of_joint(first + t, t, sizes)),
+        *(Task("evaluate", name, first + t, condition, t < sizes.broken)
+          for t in range(max(sizes.broken, sizes.plain)) for name in names
+          for condition in broken.CONDITIONS if condition != SOUND),
     ]  # fmt: skip
 
 
-def _of_log(name: str, t: int, first: int, sizes: Sizes, estimators: Sequence[str]) -> Iterator[Task]:
-    for condition in broken.CONDITIONS:
-        learn = t < (sizes.logs if condition == SOUND else sizes.broken)
-        if learn or t < sizes.plain:
-            yield Task("evaluate", name, first + t, condition, learn)
-        if condition == SOUND and learn:
-            yield from (Task("estimate", name, first + t, estimator=estimator) for estimator in estimators)
+def _of_sound(name: str, t: int, first: int, sizes: Sizes, estimators: Sequence[str]) -> Iterator[Task]:
+    yield Task("evaluate", name, first + t, learn=t < sizes.logs)
+    if t < sizes.logs:
+        yield from (Task("estimate", name, first + t, estimator=estimator) for estimator in estimators)
 
 
 def _of_population(world: int, log: int, estimators: Sequence[str]) -> Iterator[Task]:
@@ -259,21 +273,38 @@ def task_of(line: dict[str, Any]) -> Task:
     return Task(**{name: line[name] for name in Task.__dataclass_fields__})
 
 
-def run(out: Path, rows: Path, tasks: Sequence[Task], jobs: int = 1) -> dict[str, Any]:
-    """Run what is missing, on several processes, and write the summary of all that was asked for."""
+def run(
+    out: Path, rows: Path, tasks: Sequence[Task], jobs: int = 1, seconds: float = math.inf
+) -> dict[str, Any] | None:
+    """Run what is missing, on several processes, and write the summary of all that was asked for.
+
+    seconds: after which nothing new is begun; what has begun ends. Then there is no summary (None) until another run
+    has done the rest.
+    """
     for path in (out, rows):
         path.parent.mkdir(parents=True, exist_ok=True)
     done = {task_of(line): line for line in read_lines(rows)}
     missing = [task for task in tasks if task not in done]
     start = time.monotonic()
-    for count, line in enumerate(in_parallel(row, [(task,) for task in missing], jobs), start=1):
+    for count, line in enumerate(in_parallel(row, in_time(missing, start + seconds), jobs, ahead=1), start=1):
         done[task_of(line)] = line
         append(rows, [line])
         left = (time.monotonic() - start) / count * (len(missing) - count) / 60
         print(f"{count} of {len(missing)}, {left:.0f} min left: {task_of(line)}", file=sys.stderr, flush=True)
+    if left_over := sum(task not in done for task in tasks):
+        print(f"{left_over} of {len(tasks)} are left; the same command goes on with them.", file=sys.stderr)
+        return None
     facts = summary([done[task] for task in tasks])
     out.write_text(json.dumps(facts, indent=1) + "\n")
     return facts
+
+
+def in_time(tasks: Sequence[Task], end: float) -> Iterator[tuple[Task]]:
+    """The tasks, one after the other, as long as there is time."""
+    for task in tasks:
+        if time.monotonic() > end:
+            return
+        yield (task,)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -287,6 +318,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rows", type=Path, default=Path("results/trust.jsonl"), help="where logs are kept")
     for name, size in asdict(Sizes()).items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=size, help=f"{size} by default; see Sizes")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin nothing new after them; go on next time")
     options = parser.parse_args(arguments)
     if options.what == "page":
         page(options.out)
@@ -295,7 +327,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if unknown := [name for name in options.estimators if name not in known]:
         parser.error(f"there is no estimator {unknown[0]!r}; there are: {', '.join(known)}.")
     sizes = Sizes(**{name: getattr(options, name) for name in Sizes.__dataclass_fields__})
-    run(options.out, options.rows, planned(sizes, options.seeds, options.only, options.estimators), options.jobs)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    tasks = planned(sizes, options.seeds, options.only, options.estimators)
+    run(options.out, options.rows, tasks, options.jobs, options.seconds)
 
 
 if __name__ == "__main__":

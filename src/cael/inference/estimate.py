@@ -15,7 +15,7 @@ from cael.inference import ratio_bootstrap
 from cael.inference.diagnostics import Diagnostics, contrast_floor, in_words, of_contrast
 from cael.inference.intervals import Interval
 from cael.inference.ratio_bootstrap import Ratios, by_cluster
-from cael.inference.reach import heavier, reach
+from cael.inference.reach import heavier, lacking, reach
 from cael.judging.thresholds import Thresholds
 from cael.log.logged import LogKey
 from cael.results.sheet import Column, Note, Sheet
@@ -165,7 +165,16 @@ class Estimate:
         """
         d = self.diagnostics
         bound = d.bias_bound if biased else 0.0
-        return reach(self.error, bound or 0.0, d.proportion, heavier(factor, self.freedom))
+        below, above = reach(self.error, bound or 0.0, d.proportion, heavier(factor, self.freedom))
+        if d.proportion is not None or d.stderr_floor is None:
+            return below, above
+        longer = self.error * lacking(self.skew, self.independent, factor)
+        return below + max(-longer, 0.0), above + max(longer, 0.0)
+
+    @property
+    def skew(self) -> float:
+        """The skewness of the mean of the contributions, which shrinks with the root of their number."""
+        return inference.skewness_of_mean(self.groups)
 
     def interval(
         self,
@@ -180,8 +189,9 @@ class Estimate:
         """A two-sided interval at `level`; without a method the one that decisions rest on.
 
         That is "bias_aware" where the estimate allows for a bias (`diagnostics.bias_bound`); "steadied" where the
-        standard error has a floor (`diagnostics.stderr_floor`) and, for rewards that are 0 or 1, the interval the shape
-        of a binomial's (Jeffreys), inside [0, 1]; else "normal". Of clusters, all three take the
+        standard error has a floor (`diagnostics.stderr_floor`); else "normal". With a floor the interval is longer on
+        the side of a long tail, and for rewards that are 0 or 1 it has the shape of a binomial's (Jeffreys), inside
+        [0, 1]. Of clusters, all three take the
         quantiles of Student's t with as many degrees of freedom as there are clusters, less one ("t").
         Others by name: "t", "studentised" or "bca" (bootstrap), or one with a finite-sample guarantee: "bernstein",
         "betting". The last two need `reward_range`, the range in which rewards lie by their nature, and the largest

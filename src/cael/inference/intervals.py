@@ -82,6 +82,13 @@ def bucketed(z: Floats, seed: int) -> Floats:
     return value + BUCKETS / n * sums
 
 
+def skewness_of_mean(z: Floats) -> float:
+    """Third standardised moment of z (n,) over sqrt(n); 0 without spread."""
+    centred = z - z.mean()
+    spread = float(np.mean(centred**2))
+    return float(np.mean((centred / math.sqrt(spread)) ** 3)) / math.sqrt(len(z)) if spread > 0 else 0.0
+
+
 def stderr(z: Floats) -> float:
     """Standard error of the mean of independent units."""
     value, n = z.mean(), len(z)

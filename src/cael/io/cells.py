@@ -18,6 +18,8 @@ from cael.errors import LARGEST, InputError
 from cael.io.kinds import is_list, is_number, is_text, is_view
 
 Mask = Array
+FINER = r"(:\d\d\.\d{6})\d+"
+"""Digits of a second beyond microseconds."""
 LARGE = 2**20
 """After so many numbers, Arrow is asked to give back the memory that it no longer uses."""
 
@@ -31,6 +33,13 @@ class Flaw:
     what: str
     rows: Ints
     example: str = ""
+
+
+def sentence(column: str, what: str, example: str, count: int, places: list[str]) -> str:
+    """'column 'reward' is missing in 2 rows (rows 3, 17)'; places: of the first of them."""
+    such, s = f", such as {example}," if example else "", "s" if count > 1 else ""
+    more = ", ..." if count > len(places) else ""
+    return f"column {column!r} {what}{such} in {count:,} row{s} (row{s} {', '.join(places)}{more})"
 
 
 def flaws(column: str, masks: dict[str, Mask], values: Any = None) -> list[Flaw]:
@@ -249,13 +258,17 @@ def times(column: str, chunks: list[Any]) -> tuple[Array, list[Flaw]]:
 
 
 def _zoned(chunk: Any) -> Any:
-    """Text with a time zone, '2026-01-31T10:00:00Z', or None."""
+    """Text with a time zone, '2026-01-31T10:00:00Z', or with more digits than microseconds have; or None."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
-    try:
-        return chunk.cast(pa.timestamp("us", "UTC"))
-    except pa.ArrowInvalid:
-        return None
+    chunk = pc.replace_substring_regex(chunk, FINER, r"\1")
+    for kind in (pa.timestamp("us", "UTC"), pa.timestamp("us")):
+        try:
+            return chunk.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+    return None
 
 
 def lists(column: str, chunks: list[Any], cast: Callable[[str, list[Any]], Any]) -> tuple[Ints, Any, list[Flaw]]:

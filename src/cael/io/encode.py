@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, final
 import numpy as np
 
 from cael.common.types import Array, Floats, Ints
-from cael.errors import InputError, PolicyError, positive_int
+from cael.errors import InputError, LogError, PolicyError, positive_int
 from cael.io import cells
 from cael.io.cells import Flaw
 from cael.io.kinds import is_list, is_text
@@ -39,6 +39,12 @@ class Actions:
     def plain(self) -> bool:
         return all(isinstance(each, int) and each == at for at, each in enumerate(self.labels))
 
+    @property
+    def beyond(self) -> str:
+        """What is wrong with an action of the log that is none of these."""
+        numbers = self.plain and self.source in ("the log", "n_actions")
+        return f"is not in 0..{len(self) - 1}" if numbers else f"is not in the actions of {self.source}"
+
     def __len__(self) -> int:
         return len(self.labels)
 
@@ -60,18 +66,20 @@ def read_actions(
 ) -> tuple[Ints, Actions, list[Flaw], list[str]]:
     """Action numbers (n,), the actions, the flaws, and what to tell the user."""
     codes, distinct, flaws = cells.labels(column, source.labels(column))
+    if len(codes) == 0:
+        raise LogError(f"{source.name} has no rows: expected at least 2.")
     if not distinct:
         raise InputError(f"column {column!r} of {source.name} holds no action: {len(codes)} rows, all missing.")
-    actions, notes = from_log(column, distinct, n_actions) if table is None else action_table(table, n_actions)
-    where = f"is not in 0..{len(actions) - 1}" if table is None else f"is not in the actions of {actions.source}"
-    numbers, unknown = numbered(column, codes, distinct, actions, where)
+    known = sorted({*distinct, *source.actions})
+    actions, notes = from_log(column, known, n_actions) if table is None else action_table(table, n_actions)
+    numbers, unknown = numbered(column, codes, distinct, actions, actions.beyond)
     return numbers, actions, [*flaws, *unknown], notes
 
 
-def action_numbers(column: str, chunks: list[Any], actions: Actions) -> tuple[Ints, list[Flaw]]:
+def action_numbers(column: str, chunks: list[Any], actions: Actions, what: str = "") -> tuple[Ints, list[Flaw]]:
     """Action numbers of a column of actions; unknown ones are flaws."""
     codes, distinct, flaws = cells.labels(column, chunks)
-    numbers, unknown = numbered(column, codes, distinct, actions, "")
+    numbers, unknown = numbered(column, codes, distinct, actions, what)
     return numbers, [*flaws, *unknown]
 
 
@@ -136,10 +144,8 @@ def action_table(source: Any, n_actions: int | None) -> tuple[Actions, list[str]
 
 
 def told(flaw: Flaw, source: Source) -> str:
-    """'column 'reward' is missing in 2 rows (rows 3, 17)'."""
-    example = f", such as {flaw.example}," if flaw.example else ""
-    many = f"{len(flaw.rows):,} row{'s' if len(flaw.rows) > 1 else ''}"
-    return f"column {flaw.column!r} {flaw.what}{example} in {many} ({source.places(flaw.rows)})"
+    """A flaw of a table in words."""
+    return cells.sentence(flaw.column, flaw.what, flaw.example, len(flaw.rows), source.listed(flaw.rows))
 
 
 def matrix(

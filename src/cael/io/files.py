@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias, final
@@ -23,10 +23,14 @@ CSV_BLOCK = 4 * 2**20
 PARQUET_BUFFER = 2**17
 """Bytes of a column that are read at a time; more would leave the processor's cache before they are decoded."""
 
-FORMATS = {
+PACKED = ("", ".gz", ".bz2", ".zst")
+FORMATS: dict[str, tuple[str, ...]] = {
     "parquet": (".parquet", ".pq"),
     "csv": (".csv", ".csv.gz", ".csv.bz2", ".csv.zst", ".tsv", ".tsv.gz"),
     "arrow": (".arrow", ".feather", ".ipc", ".arrows"),
+    "json": tuple(f"{name}{packed}" for name in (".jsonl", ".ndjson") for packed in PACKED),
+    "dsjson": tuple(f".dsjson{packed}" for packed in PACKED),
+    "duckdb": (".duckdb", ".ddb"),
 }
 """The formats and the endings that mean them."""
 
@@ -50,7 +54,8 @@ class File:
     """One file. parts: columns that its folder names give it, as in `day=2026-01-31/part.parquet`.
 
     copy: its content as Arrow, where it had to be read whole to know the types of the columns (CSV). stamp: its size,
-    time of modification and identity when it was found; what is read later must have the same.
+    time of modification and identity when it was found; what is read later must have the same. held: what a temporary
+    file needs to stay. notes: what was done to read it. actions: that it names, taken or not.
     """
 
     path: Path
@@ -58,6 +63,9 @@ class File:
     parts: tuple[tuple[str, str], ...] = ()
     copy: Copy | None = None
     stamp: Stamp | None = None
+    held: Any = field(default=None, compare=False, repr=False)
+    notes: tuple[str, ...] = ()
+    actions: tuple[Any, ...] = ()
 
     def opened(self) -> File:
         """The file, with a copy of its content where it must be read whole."""
@@ -311,7 +319,7 @@ def _hidden(path: Path) -> bool:
 
 
 def _file(path: Path, root: Path) -> File:
-    kind = format_of(path.name)
+    kind = format_of(path.name) or ("json" if path.name.lower().endswith((".json", ".json.gz")) else None)
     if kind is None:
         raise InputError(f"{path}: the ending of the file name must be one of {', '.join(ENDINGS)}, or .npz.")
     stamp = stamp_of(path)

@@ -8,6 +8,7 @@ from cael.common.types import Array, Floats, Ints
 from cael.errors import PolicyError
 from cael.io import cells
 from cael.io.encode import Actions, action_numbers, padded, told
+from cael.io.kinds import is_list
 from cael.io.roles import CONVENTIONS, conventional
 from cael.io.sources import Source, open_source
 from cael.io.specs import PolicySpec
@@ -21,7 +22,7 @@ SCORE = ("score", "scores", "value")
 
 def long_policy(spec: PolicySpec, log: Source, actions: Actions, kept: Ints | None, id_column: str | None) -> Policy:
     """The policy of a long table; with a column of decision ids it is joined to the log by them."""
-    table = open_source(spec.what)
+    table = exploded(open_source(spec.what))
     scored = spec.kind in ("softmax", "greedy")
     value = _one_of(table, SCORE if scored else PROBABILITY, "score" if scored else "probability", spec)
     action = _one_of(table, CONVENTIONS["action"], "action", spec)
@@ -42,6 +43,21 @@ def long_policy(spec: PolicySpec, log: Source, actions: Actions, kept: Ints | No
         )
     rows = _rows_in_log(spec, log, id_column, table, own_id, kept)
     return _joined(spec, rows, numbers, values, actions)
+
+
+def exploded(table: Source) -> Source:
+    """A table of decisions with lists `a` of actions and `p` of their probabilities (dsjson), as one row for each action."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not {"decision_id", "a", "p"} <= set(table.names) or not (is_list(table.type_of("a")) and is_list(table.type_of("p"))):
+        return table
+    rows = pa.Table.from_batches(table.batches(["decision_id", "a", "p"]))
+    a, p = (rows.column(name).combine_chunks() for name in ("a", "p"))
+    if not pc.list_value_length(a).equals(pc.list_value_length(p)):
+        raise PolicyError(f"{table.name}: the lists a and p must have the same length in every row.")
+    ids = rows.column("decision_id").combine_chunks().take(pc.list_parent_indices(a))
+    return open_source(pa.table({"decision_id": ids, "action": a.flatten(), "probability": p.flatten()}))
 
 
 def _one_of(table: Source, names: tuple[str, ...], what: str, spec: PolicySpec) -> str:

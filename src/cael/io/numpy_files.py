@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cael.common.types import Array
-from cael.common.whole import whole_file
+from cael.common.whole import not_written, whole_file
 from cael.errors import CaelError, InputError, LogError, PolicyError
 from cael.log.eligible import Eligible
 from cael.log.logged import LoggedData
@@ -33,8 +33,11 @@ def save_log(path: Path | str, log: LoggedData, *, target: Policy | None = None)
     if log.eligible is not None:
         sets = log.eligible.sets
         arrays |= dict(zip(ELIGIBLE, (sets.starts, sets.actions, log.eligible.codes), strict=True))
-    with whole_file(path) as file:
-        np.savez_compressed(file, **{name: array for name, array in arrays.items() if array is not None})
+    try:
+        with whole_file(path) as file:
+            np.savez_compressed(file, **{name: array for name, array in arrays.items() if array is not None})
+    except OSError as error:
+        raise not_written(path, error) from error
 
 
 def _table(policy: Policy, log: LoggedData) -> Array:

@@ -18,23 +18,27 @@ from cael.policies.policy import FromModel, Policy
 
 def load_object(name: str, actions: Actions) -> Policy:
     """The policy named 'module:attribute'; the current folder is searched as well as what is installed."""
+    subject = attribute(name, f"policy 'python:{name}'", "python:models:ranker")
+    return as_policy_object(subject, f"python:{name}", actions)
+
+
+def attribute(name: str, what: str, example: str) -> Any:
+    """The Python object named 'module:attribute'. what, example: for messages."""
     module_name, colon, path = name.partition(":")
     if not colon or not module_name or not path:
-        raise PolicyError(
-            f"policy 'python:{name}': expected python:MODULE:ATTRIBUTE, for example python:models:ranker."
-        )
+        raise PolicyError(f"{what}: expected python:MODULE:ATTRIBUTE, for example {example}.")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
         subject: Any = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
-        raise PolicyError(f"policy 'python:{name}': importing {module_name} failed: {_reason(error)}.") from None
+        raise PolicyError(f"{what}: importing {module_name} failed: {_reason(error)}.") from None
     for part in path.split("."):
         if not hasattr(subject, part):
-            raise PolicyError(f"policy 'python:{name}': {module_name} has no attribute {path!r}.")
+            raise PolicyError(f"{what}: {module_name} has no attribute {path!r}.")
         subject = getattr(subject, part)
-    return as_policy_object(subject, f"python:{name}", actions)
+    return subject
 
 
 def load_learned(path: str, actions: Actions, logging: Policy | None) -> Policy:

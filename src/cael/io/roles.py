@@ -9,6 +9,7 @@ from typing import Any, final
 
 from cael.errors import InputError
 from cael.io.kinds import is_list
+from cael.io.layouts import REWARDS, contexts_in, names_in, refuse_packed
 from cael.io.sources import Source, shown
 
 CONVENTIONS: dict[str, tuple[str, ...]] = {
@@ -57,6 +58,9 @@ class Columns:
     period: str | None = None
     "The period of each row, by which a table of eligible actions is joined."
 
+    layout: str | None = None
+    "The tool that wrote the table, whose names for the columns are then known: eppo, growthbook."
+
     @property
     def of_eligible(self) -> str | None:
         """The column of the log that says which actions were eligible."""
@@ -65,7 +69,7 @@ class Columns:
     def listed(self) -> list[str]:
         """The columns that are named, once for each role."""
         table = "eligible" if self.period else None
-        roles = [value for role, value in vars(self).items() if value and role != table]
+        roles = [value for role, value in vars(self).items() if value and role not in (table, "layout")]
         return [name for role in roles for name in ((role,) if isinstance(role, str) else role)]
 
 
@@ -86,11 +90,12 @@ def as_columns(given: Columns | Mapping[str, Any] | None) -> Columns:
 
 def resolve(source: Source, given: Columns) -> Columns:
     """The columns of this source: those named must exist, others are looked for; action and reward are needed."""
+    refuse_packed(given.layout, source.name, source.types)
     roles: dict[str, Any] = {}
     for role, names in CONVENTIONS.items():
         value = getattr(given, role)
         if value is None:
-            value = conventional(source, names)
+            value = conventional(source, (*(names_in(given.layout, role) if given.layout else ()), *names))
             roles[role] = (value,) if role == "segment" and value is not None else value
             continue
         for name in (value,) if isinstance(value, str) else value:
@@ -100,9 +105,10 @@ def resolve(source: Source, given: Columns) -> Columns:
         if roles[role] is None:
             raise InputError(
                 f"{source.name} has no column for the {role}: none of its columns has a usual name "
-                f"({', '.join(CONVENTIONS[role])}). Name it with {role}= (--{role}); there are {shown(source.names)}."
+                f"({', '.join(CONVENTIONS[role])}). {REWARDS + '. ' if given.layout and role == 'reward' else ''}Name it with {role}= (--{role}); there are {shown(source.names)}."
             )
-    contexts = _context_columns(source, given.contexts)
+    usual = contexts_in(given.layout, source.names) if given.layout and given.contexts is None else None
+    contexts = _context_columns(source, given.contexts) if usual is None else usual
     used = {roles[role]: role for role in ("action", "reward", "propensity")}
     for name in contexts:
         if given.contexts and name in used:
@@ -110,7 +116,7 @@ def resolve(source: Source, given: Columns) -> Columns:
                 f"column {name!r} is the {used[name]} and cannot be a context: contexts are what was known before the "
                 "decision."
             )
-    return Columns(**roles, contexts=contexts, eligible=_eligible_column(source, given), period=given.period)
+    return Columns(**roles, contexts=contexts, eligible=_eligible_column(source, given), period=given.period, layout=given.layout)
 
 
 def _eligible_column(source: Source, given: Columns) -> str | None:

@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from cael.errors import InputError
-from cael.io.files import File, find
+from cael.io.convert import tables_in
+from cael.io.databases import Query, masked
+from cael.io.files import File
+from cael.io.joined import Joined
 from cael.io.kinds import is_text, kind_of
 
 if TYPE_CHECKING:
@@ -57,6 +60,16 @@ class Source:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self.types)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was done to read the files, each sentence once."""
+        return tuple(dict.fromkeys(note for file in self.files for note in file.notes))
+
+    @property
+    def actions(self) -> list[Any]:
+        """Actions that the files name, taken or not, where their format says so."""
+        return list(dict.fromkeys(action for file in self.files for action in file.actions))
 
     def type_of(self, column: str) -> Any:
         return dict(self.types)[column]
@@ -132,7 +145,7 @@ class Source:
 
         from cael.log.keys import FILE_BITS
 
-        if len(self.files) < 2 or len(self._counts) != len(self.files):
+        if not self.sizes:
             return np.arange(n)
         return np.concatenate([(file << FILE_BITS) + np.arange(rows) for file, rows in enumerate(self._counts)])
 
@@ -140,15 +153,24 @@ class Source:
         if column not in self.names:
             raise InputError(f"{self.name} has no column {column!r}; it has {shown(self.names)}.")
 
+    def listed(self, rows: Ints, most: int = 5) -> list[str]:
+        """The first of the rows, each with its file where there are several."""
+        return [self._place(int(row)) for row in rows[:most]]
+
     def places(self, rows: Ints, most: int = 5) -> str:
-        """'rows 3, 17, ...', with the file where there are several."""
-        places = [self._place(int(row)) for row in rows[:most]]
-        return f"row{'s' if len(rows) > 1 else ''} {', '.join(places)}{', ...' if len(rows) > most else ''}"
+        """'rows 3, 17, ...'."""
+        listed = ", ".join(self.listed(rows, most))
+        return f"row{'s' if len(rows) > 1 else ''} {listed}{', ...' if len(rows) > most else ''}"
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The rows of each file, where there are several and they were read."""
+        return tuple(self._counts) if len(self.files) > 1 and len(self._counts) == len(self.files) else ()
 
     def _place(self, row: int) -> str:
         if self.origin is not None:
             return f"{row + self.origin[1]} of {self.origin[0]}"
-        if len(self.files) < 2 or len(self._counts) != len(self.files):
+        if not self.sizes:
             return str(row)
         ends = list(accumulate(self._counts))
         at = bisect_right(ends, row)
@@ -169,16 +191,18 @@ def open_source(source: Any) -> Source:
     return table_of(*files_of(paths)) if paths else _from_memory(source)
 
 
-def paths_of(source: Any) -> list[str | Path]:
-    """The paths that a path, or a list of them, means; none where it is a table."""
-    paths = [source] if isinstance(source, str | Path) else source
-    return list(paths) if isinstance(paths, list | tuple) and all(isinstance(p, str | Path) for p in paths) else []
+def paths_of(source: Any) -> list[str | Path | Query | Joined]:
+    """The paths and queries that one, or a list of them, means; none where it is a table."""
+    paths = [source] if isinstance(source, str | Path | Query | Joined) else source
+    known = isinstance(paths, list | tuple) and all(isinstance(path, str | Path | Query | Joined) for path in paths)
+    return list(paths) if known else []
 
 
-def files_of(paths: Sequence[str | Path]) -> tuple[tuple[File, ...], str]:
+def files_of(paths: Sequence[str | Path | Query | Joined]) -> tuple[tuple[File, ...], str]:
     """The files that paths mean, and a name for all of them."""
-    name = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
-    return tuple(file for path in paths for file in find(path)), name
+    first = masked(str(paths[0]))
+    name = first if len(paths) == 1 else f"{first} and {len(paths) - 1} more"
+    return tuple(file for path in paths for file in tables_in(path)), name
 
 
 def table_of(files: tuple[File, ...], name: str, *, same_kinds: bool = False) -> Source:

@@ -13,6 +13,7 @@ from cael.common.types import Floats, Ints
 from cael.engine.answer import Answer
 from cael.engine.columns import Column, Reward, Surprise, Weight
 from cael.engine.partial import Stretch
+from cael.inference.intervals import skewness_of_mean
 from cael.judging.checks import COME_AND_GO, comes_and_goes
 from cael.judging.judge import drift, left_of_reward, likeliness, order_of, setless, tested_actions, z_of
 from cael.judging.survey import (
@@ -23,7 +24,6 @@ from cael.judging.survey import (
     holm,
     repeats,
     row_keys,
-    skewness_ratio,
     two_sided,
 )
 from cael.judging.thresholds import Thresholds
@@ -359,7 +359,7 @@ def reward(log: LoggedData, limits: Thresholds) -> Check:
     r = log.rewards
     if (r == r[0]).all():
         return Check("rewards", "fail", float(r[0]), f"Every reward is {r[0]:g}: no policy can be told from another.")
-    ratio = skewness_ratio(r)
+    ratio = abs(skewness_of_mean(r))
     if limits.cautions("skewness", ratio):
         message = (
             f"A few large rewards decide the mean (skewness ratio {ratio:.2f}): intervals cover less than they say."

@@ -12,8 +12,9 @@ from cael.errors import InputError
 from cael.inference.diagnostics import worth
 from cael.inference.estimate import Estimate
 from cael.inference.intervals import Interval
+from cael.inference.lift import lift_of
 from cael.inference.weights import tail_index
-from cael.judging.survey import Survey, action_matters, depends_on_action, skewness_ratio
+from cael.judging.survey import Survey, action_matters, depends_on_action, two_sided
 from cael.judging.thresholds import Thresholds
 from cael.judging.verdict import STATUSES, Check
 from cael.log.logged import LoggedData
@@ -112,7 +113,7 @@ def largest_row(best: Estimate, limits: Thresholds) -> Check | None:
 
 
 def skewness(best: Estimate, limits: Thresholds) -> Check:
-    ratio = skewness_ratio(best.groups)
+    ratio = abs(best.skew)
     sentences = (
         f"The rows pull the estimate evenly enough for a normal interval (skewness ratio {ratio:.2f}).",
         f"A few rows decide the estimate (skewness ratio {ratio:.2f}): the interval covers less than it says.",
@@ -164,8 +165,12 @@ def hidden(size: float, known: float, limits: Thresholds) -> Check:
     return graded("tail_index", ratio, limits, sentences, ("hidden_weight", ratio))
 
 
-def mean_weight(best: Estimate, limits: Thresholds, *, normal: bool = True) -> Check | None:
-    """normal: whether the weights are such that their mean is nearly normal."""
+WITHIN = "The weights average what they should, within chance ({:.1f} standard errors from 1)."
+
+
+def mean_weight(best: Estimate, limits: Thresholds, *, normal: bool = True, estimated: bool = False) -> Check | None:
+    """normal: whether the weights are such that their mean is nearly normal. estimated: whether propensities are, whose
+    small errors many rows can see: the size of the miss must be large, too, for a refusal."""
     d = best.diagnostics
     if d.mean_weight is None:
         return None
@@ -178,8 +183,13 @@ def mean_weight(best: Estimate, limits: Thresholds, *, normal: bool = True) -> C
         message = "Too few rows carry the weight to test whether the weights average 1."
         return Check("mean_weight", "unknown", d.mean_weight_z, message)
     z = abs(d.mean_weight_z)
+    if estimated and abs(d.mean_weight - 1) <= limits.mean_weight_gap:
+        off = f"The weights should average 1 and average {d.mean_weight:.3g}, {z:.1f} standard errors away: the model "
+        sentences = (WITHIN.format(z), off + "of the logging policy misses something that the new policy looks at.")
+        status = "warn" if limits.cautions("mean_weight_z", z) else "pass"
+        return Check("mean_weight", status, d.mean_weight_z, sentences[status == "warn"])
     sentences = (
-        f"The weights average what they should, within chance ({z:.1f} standard errors from 1).",
+        WITHIN.format(z),
         f"The weights should average 1 and miss it by {z:.1f} standard errors: the propensities are wrong, rows "
         "are missing, or this log hardly holds what the new policy plays most.",
     )
@@ -231,6 +241,19 @@ def disagreement(best: Estimate, estimates: Sequence[Estimate], rows: float, lev
             f"errors and {size:.1f} half-widths of the interval apart: they should agree."
         )
     return Check("disagreement", status, z, message)
+
+
+def no_lift(estimates: Sequence[Estimate], rows: float, limits: Thresholds) -> float | None:
+    """p-value that the policy earns what the log does, by SNDR, else SNIPS. rows: that the log alone is worth; None
+    where these are too few for a normal interval, or an estimate is missing."""
+    by_name = {estimate.estimator: estimate for estimate in estimates}
+    weighted, plain = by_name.get("SNDR", by_name.get("SNIPS")), by_name.get("LoggedMean")
+    if weighted is None or plain is None:
+        return None
+    if min(rows, weighted.diagnostics.effective_sample_size or 0.0) < limits.effective_rows[0]:
+        return None
+    lift = lift_of(weighted, plain)
+    return two_sided(lift.value / lift.error) if lift.error > 0 else None
 
 
 def apart(gap: Estimate, interval: Interval, limits: Thresholds) -> tuple[str, float, float]:
@@ -291,12 +314,16 @@ def column(
     return Check("propensity_column", "warn", p, message + so)
 
 
-def effect(log: LoggedData, limits: Thresholds, half_width: float = 0.0, *, joined: bool = False) -> Check | None:
+def effect(
+    log: LoggedData, limits: Thresholds, half_width: float = 0.0, lift: float | None = None, *, joined: bool = False
+) -> Check | None:
     """Whether rewards depend on the actions; if not, the columns may not belong together. half_width: of the interval
-    that decisions rest on, as `Thresholds.effect_half_width` has it. joined: other checks show that they do."""
+    that decisions rest on, as `Thresholds.effect_half_width` has it. lift: p-value of no lift, the one effect that the
+    number is about; the lesser of the two p-values counts, doubled. joined: other checks show that they do."""
     p = depends_on_action(log.rewards, log, limits)
     if p is None:
         return None
+    p = p if lift is None else min(1.0, 2 * min(p, lift))
     if p <= limits.effect_p_value:
         return Check("action_effect", "pass", p, "The rewards depend on the actions.")
     message = f"The rewards do not depend detectably on the actions (p = {p:.2f})"

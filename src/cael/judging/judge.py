@@ -34,6 +34,7 @@ from cael.judging.checks import (
     largest_row,
     logging_fit,
     mean_weight,
+    no_lift,
     reward_tail,
     skewness,
     successes,
@@ -42,7 +43,7 @@ from cael.judging.checks import (
     tail,
     unsmoothed,
 )
-from cael.judging.sensitivity import sensitivity
+from cael.judging.sensitivity import sensitivity_check, sensitivity_of
 from cael.judging.survey import (
     Survey,
     count_p_values,
@@ -82,9 +83,13 @@ def judge(
     known = None if second is None else known_rows(answer, target, best, second)
     tails = tail(best, known, ceiling_of(rows), limits)
     normal = tails is None or tails.status == "pass"
+    weights = mean_weights(answer, target, best, limits, normal=normal)
+    # Where the weights do not average 1, for whatever reason, no other estimator by weights is a second witness.
+    witness = normal and (weights is None or weights.status != "fail")
+    alone = (rows_alone or math.inf) if witness else 0.0
     checks = [
         evidence(best, propensities=answer.log.has_propensities, estimated=answer.log.estimates_logging),
-        sensitivity(answer, target, estimates, level),
+        sensitivity_check(sensitivity_of(answer, target, estimates, headline, level)),
         effective_rows(best, known, limits),
         unsmoothed(best, rows_alone, limits),
         logging_fit(best, limits),
@@ -93,12 +98,12 @@ def judge(
         skewness(best, limits),
         None if rows is None else reward_tail(rows, limits),
         tails,
-        mean_weights(answer, target, best, limits, normal=normal),
+        weights,
         support(best, counts, limits),
-        disagreement(best, estimates, (rows_alone or math.inf) if normal else 0.0, level, limits),
+        disagreement(best, estimates, alone, level, limits),
         frequencies_of(answer, counts, limits),
         None if likely is None else surprise(*likely, limits),
-        *related(answer, target, best, rows, level, limits),
+        *related(answer, target, best, rows, no_lift(estimates, alone, limits), level, limits),
         drifting(answer, target, best, level, limits),
         bias(best, level, limits),
     ]
@@ -108,7 +113,7 @@ def judge(
 def mean_weights(answer: Answer, target: int, best: Estimate, limits: Thresholds, *, normal: bool) -> Check | None:
     """The check of the mean weight; where the logging policy was fitted, whose weights average 1 by construction, the
     graver one of these and of the weights by the logged propensities."""
-    check = mean_weight(best, limits, normal=normal)
+    check = mean_weight(best, limits, normal=normal, estimated=answer.log.estimates_logging)
     if best.diagnostics.logging_fit is None:
         return check
     weight = Weight(target)
@@ -142,14 +147,20 @@ def ceiling_of(log: LoggedData | None) -> float:
 
 
 def related(
-    answer: Answer, target: int, best: Estimate, rows: LoggedData | None, level: float, limits: Thresholds
+    answer: Answer,
+    target: int,
+    best: Estimate,
+    rows: LoggedData | None,
+    lift: float | None,
+    level: float,
+    limits: Thresholds,
 ) -> list[Check | None]:
-    """Whether propensities, and rewards, depend on the actions beside them."""
+    """Whether propensities, and rewards, depend on the actions beside them. lift: p-value of no lift."""
     if rows is None:
         return []
     matched = column(rows, limits, known=answer.log.logging is not None)
     half_width, vouched = half_width_of(answer, target, best, level), joined(answer, rows, matched, limits)
-    return [matched, effect(rows, limits, half_width, joined=vouched)]
+    return [matched, effect(rows, limits, half_width, lift, joined=vouched)]
 
 
 def joined(answer: Answer, rows: LoggedData, matched: Check | None, limits: Thresholds) -> bool:

@@ -31,19 +31,21 @@ def bytes_of(given: int | str | None) -> int:
     """A number of bytes from '2GiB', '500 MB' or a number; by default half of the memory that is free."""
     if given is None:
         return max(LEAST, free() // 2)
-    if isinstance(given, str):
-        parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", given)
-        if not parts or parts[2].upper() not in UNITS:
-            raise InputError(f"memory must be a size such as 2GiB, 500MB or a number of bytes; got {given!r}.")
-        size = int(min(float(parts[1]) * UNITS[parts[2].upper()], 2.0**62))
-    else:
-        size = positive_int("memory", given)
+    size = size_of("memory", given) if isinstance(given, str) else positive_int("memory", given)
     if size < LEAST:
         raise InputError(
             f"memory must be at least {shown(LEAST)}, as the program itself takes about {shown(PROGRAM)}; got "
             f"{shown(size)}."
         )
     return size
+
+
+def size_of(name: str, text: str) -> int:
+    """The number of bytes of '2GiB' or '500 MB'. name: for messages."""
+    parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    if not parts or parts[2].upper() not in UNITS:
+        raise InputError(f"{name} must be a size such as 2GiB, 500MB or a number of bytes; got {text!r}.")
+    return int(min(float(parts[1]) * UNITS[parts[2].upper()], 2.0**62))
 
 
 def free() -> int:

@@ -410,5 +410,5 @@ def _add(digest: hashlib._Hash, array: Array, rows: int = 65536) -> None:
 def _cross_check(log: LoggedData, policy: Policy) -> Floats:
     """The propensities, after checking that the logging policy says the same: logging[i, a_i] == propensity_i."""
     logged = np.concatenate([logged_probability(policy, batch) for batch in log.batches(width=FEW)])
-    checks.refuse_disagreement(logged, log.propensities)
+    checks.refuse_contradictions(logged, log.propensities)
     return frozen(logged) if log.propensities is None else log.propensities

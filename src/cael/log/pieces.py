@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 
@@ -20,12 +20,10 @@ from cael.io.kinds import is_text
 from cael.io.roles import Columns
 from cael.io.sources import Source
 from cael.log.eligible import Eligible
+from cael.log.flaws import Flaws, counted
 from cael.log.keys import FILE_BITS, SALT, distinct_keys, folds_of_keys, seeded
 from cael.log.logged import Batch, at_rows
 from cael.log.scratch import Scratch
-
-SHOWN = 5
-"""Rows that a message names."""
 
 
 @final
@@ -135,6 +133,15 @@ class Piece:
         """The fold (n,) of each row."""
         return folds_of_keys(self.keys, count, seed)
 
+    def only(self, rows: Ints) -> Piece:
+        """The piece without all other rows of its batch, of which none was left out before."""
+        per_row = ("actions", "rewards", "propensities", "contexts", "clusters", "times", "ids")
+        return replace(
+            self, rows=rows, eligible=None if self.eligible is None else self.eligible.part(rows),
+            segments=tuple((labels, codes[rows]) for labels, codes in self.segments),
+            **{name: at_rows(getattr(self, name), rows) for name in per_row},
+        )  # fmt: skip
+
     def batch(self, part: slice | None = None) -> Batch:
         """Rows of the piece, by default all, as policies and models see them; they are counted within the piece."""
         whole = Batch(
@@ -144,66 +151,82 @@ class Piece:
         return whole if part is None else whole.part(part)
 
 
-def piece_of(source: Source, door: Door, file: int = 0) -> Piece:
-    """The arrays of a batch and what is wrong in it; rows with a flaw are left out."""
-    roles, n = door.roles, source.memory.num_rows
-    flaws: list[Flaw] = []
+Values: TypeAlias = Callable[[str, Source], tuple[Any, list[Flaw]]]
 
-    def read(column: Any, values_of: Callable[[Any, Source], tuple[Any, list[Flaw]]]) -> Any:
-        if column is None:
-            return None
-        values, more = values_of(column, source)
+
+@final
+@dataclass(frozen=True, eq=False)
+class RowArrays:
+    """The columns of a table or a batch as arrays, all rows. arrays: by their names in a `Piece` (None: there is none).
+    flaws: of all rows. notes: what was done on the way."""
+
+    arrays: dict[str, Any]
+    segments: tuple[tuple[list[str], Ints], ...]
+    eligible: Eligible | None
+    flaws: tuple[Flaw, ...]
+    notes: list[str]
+
+    @property
+    def sound(self) -> Ints:
+        """The rows without a flaw."""
+        bad = np.zeros(len(self.arrays["actions"]), dtype=bool)
+        for flaw in self.flaws:
+            bad[flaw.rows] = True
+        return np.flatnonzero(~bad)
+
+
+def row_arrays(
+    source: Source, door: Door, actions: tuple[Ints, list[Flaw]], clusters: Values, ids: Values
+) -> RowArrays:
+    """Every column of a table read, cast and checked, in memory and in a pass alike. actions: their numbers, and what
+    is wrong with them. clusters, ids: what labels of these become."""
+    roles, flaws = door.roles, list(actions[1])
+
+    def read(column: Any, values_of: Values) -> Any:
+        values, more = (None, []) if column is None else values_of(column, source)
         flaws.extend(more)
         return values
 
-    actions = read(roles.action, lambda column, source: actions_of(column, source, door.actions))
     rewards, propensities = read(roles.reward, numbers_of), read(roles.propensity, _propensities)
-    contexts = read(
-        roles.contexts or (),
-        lambda names, source: matrix(source, names, n, categories=door.categories, cast=cells.measured)[::2],
+    contexts, notes, more = matrix(
+        source, roles.contexts or (), len(actions[0]), categories=door.categories, cast=cells.measured
     )
-    clusters = read(roles.cluster, hashes_of)
-    times = read(roles.timestamp, lambda column, source: cells.times(column, source.chunks(column)))
-    ids, segments = read(roles.id, hashes_of), tuple(_segment(name, source) for name in door.segments)
-    eligible, more = eligible_in(source, roles, door.actions, actions, door.calendar)
     flaws += more
+    arrays = {
+        "actions": actions[0], "rewards": rewards, "propensities": propensities, "contexts": contexts,
+        "clusters": read(roles.cluster, clusters), "times": read(roles.timestamp, _times), "ids": read(roles.id, ids),
+    }  # fmt: skip
+    segments = tuple(_segment(name, source) for name in door.segments)
+    eligible, more = eligible_in(source, roles, door.actions, actions[0], door.calendar)
+    return RowArrays(arrays, segments, eligible, (*flaws, *more), notes)
+
+
+def piece_of(source: Source, door: Door, file: int = 0) -> Piece:
+    """The arrays of a batch and what is wrong in it; rows with a flaw are left out."""
+    actions = actions_of(str(door.roles.action), source, door.actions)
+    rows = row_arrays(source, door, actions, hashes_of, hashes_of)
     whole = Piece(
-        source, None, actions, rewards, propensities, contexts, clusters, times, segments, tuple(flaws), n,
-        len(door.actions), door.actions.features, file, source.origin[1] if source.origin else 0, ids=ids,
-        eligible=eligible,
+        source, None, **rows.arrays, segments=rows.segments, flaws=rows.flaws, read=source.memory.num_rows,
+        n_actions=len(door.actions), features=door.actions.features, file=file,
+        first=source.origin[1] if source.origin else 0, eligible=rows.eligible,
     )  # fmt: skip
-    piece = _without_flaws(whole) if flaws else whole
+    piece = whole.only(rows.sound) if rows.flaws else whole
     return piece if door.portion is None else _within(piece, *door.portion)
 
 
 def _within(piece: Piece, above: int, seed: int) -> Piece:
     """The rows whose number is above the given one."""
     rows = np.flatnonzero(seeded(piece.keys, seed, SALT) > np.uint64(above))
-    return _only(piece, rows, rows if piece.rows is None else piece.rows[rows])
+    return replace(piece.only(rows), rows=rows if piece.rows is None else piece.rows[rows])
+
+
+def _times(column: str, source: Source) -> tuple[Array, list[Flaw]]:
+    return cells.times(column, source.chunks(column))
 
 
 def _propensities(column: str, source: Source) -> tuple[Floats, list[Flaw]]:
     propensities = numbers_within(column, source, 1 / LARGEST, 1.0)
     return cells.propensities(column, source.chunks(column)) if propensities is None else (propensities, [])
-
-
-def _without_flaws(piece: Piece) -> Piece:
-    bad = np.zeros(piece.read, dtype=bool)
-    for flaw in piece.flaws:
-        bad[flaw.rows] = True
-    rows = np.flatnonzero(~bad)
-    return _only(piece, rows, rows)
-
-
-def _only(piece: Piece, rows: Ints, places: Ints) -> Piece:
-    """Some rows of a piece; places: where they stand in its table."""
-    eligible = None if piece.eligible is None else piece.eligible.part(rows)
-    per_row = ("actions", "rewards", "propensities", "contexts", "clusters", "times", "ids")
-    return replace(
-        piece, rows=places, eligible=eligible,
-        segments=tuple((labels, codes[rows]) for labels, codes in piece.segments),
-        **{name: at_rows(getattr(piece, name), rows) for name in per_row},
-    )  # fmt: skip
 
 
 def numbers_of(column: str, source: Source) -> tuple[Floats, list[Flaw]]:
@@ -235,7 +258,7 @@ def actions_of(column: str, source: Source, actions: Actions) -> tuple[Ints, lis
         values = chunks[0].to_numpy(zero_copy_only=False)
         if values.min(initial=0) >= 0 and values.max(initial=0) < len(actions):
             return (source.scratch or Scratch()).cast("action numbers", values, np.intp), []
-    return action_numbers(column, chunks, actions)
+    return action_numbers(column, chunks, actions, actions.beyond)
 
 
 def hashes_of(column: str, source: Source) -> tuple[Array, list[Flaw]]:
@@ -250,48 +273,9 @@ def _segment(column: str, source: Source) -> tuple[list[str], Ints]:
     return labels, np.where(codes < 0, len(distinct), codes)
 
 
-@final
-@dataclass(frozen=True)
-class Flaws:
-    """Cells of a column that are wrong, over many batches: how many, the first of them as (file, row in it)."""
-
-    column: str
-    what: str
-    count: int
-    places: tuple[tuple[int, int], ...]
-    example: str
-
-    def merge(self, other: Flaws) -> Flaws:
-        places = tuple(sorted({*self.places, *other.places})[:SHOWN])
-        first = self if not other.places or self.places[:1] <= other.places[:1] else other
-        return replace(self, count=self.count + other.count, places=places, example=first.example)
-
-
 def flaws_of(piece: Piece, file: int, first: int) -> dict[tuple[str, str], Flaws]:
     """The flaws of a batch whose first row is the given one of a file."""
-    flaws = {}
-    for flaw in piece.flaws:
-        places = tuple((file, first + int(row)) for row in flaw.rows[:SHOWN])
-        flaws[flaw.column, flaw.what] = Flaws(flaw.column, flaw.what, len(flaw.rows), places, flaw.example)
-    return flaws
-
-
-def told_flaws(all_flaws: list[Flaws], names: Sequence[str], starts: Sequence[int]) -> str:
-    """All of them in words. names: of the files. starts: number in the log of each file's first row."""
-    sentences = []
-    for flaws in all_flaws:
-        example = f", such as {flaws.example}," if flaws.example else ""
-        places = [
-            f"{starts[file] + row}" + (f" ({names[file]}: {row})" if len(names) > 1 else "")
-            for file, row in flaws.places
-        ]
-        more = ", ..." if flaws.count > len(places) else ""
-        plural = "s" if flaws.count > 1 else ""
-        sentences.append(
-            f"column {flaws.column!r} {flaws.what}{example} in {flaws.count:,} row{plural} "
-            f"(row{plural} {', '.join(places)}{more})"
-        )
-    return "; ".join(sentences)
+    return counted(piece.flaws, file, first)
 
 
 def refuse_text_contexts(source: Source, roles: Columns) -> None:

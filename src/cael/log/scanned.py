@@ -15,25 +15,25 @@ from cael.common.types import Floats, Ints
 from cael.engine.actions_pass import distinct_actions
 from cael.engine.nuisances import estimated_logging
 from cael.engine.predictions import Predictions, predictions_of
+from cael.engine.row_pass import refuse_rows_of
 from cael.errors import InputError, LogError
 from cael.io import cells
 from cael.io.csv_files import Written
 from cael.io.eligibility import Calendar, calendar_of, named_eligible
 from cael.io.encode import Actions, action_table, from_log
 from cael.io.kinds import is_text
+from cael.io.logging_models import NONE, WORD, leaves_propensities, logging_model
 from cael.io.reading import Task, batches, fingerprint_of, found_files, opened, tasks_of
 from cael.io.roles import Columns, as_columns, resolve
 from cael.io.sources import Source
 from cael.io.table import columns_found
 from cael.log.budget import Budget, bytes_of
+from cael.log.flaws import Numbering, RowReport
 from cael.log.held import PROBE
 from cael.log.keys import FILE_BITS
 from cael.log.logged import LogKey, at_rows, key_of
-from cael.log.pieces import Door, Piece, Reading, piece_of, refuse_text_contexts, told_flaws, unique
+from cael.log.pieces import Door, Piece, Reading, piece_of, refuse_text_contexts, unique
 from cael.log.targets import Target, as_source, target_of
-
-ESTIMATE = "estimate"
-"""logging=: the logging policy is estimated."""
 
 
 @final
@@ -84,7 +84,7 @@ class ScannedLog:
     @property
     def estimates_logging(self) -> bool:
         """Whether the logging policy is to be estimated."""
-        return isinstance(self.given_logging, str) and self.given_logging.strip() == ESTIMATE
+        return logging_model(self.given_logging) is not None
 
     @cached_property
     def logging(self) -> Target | None:
@@ -195,10 +195,14 @@ class ScannedLog:
 
     @cached_property
     def _head(self) -> Piece:
-        """The first rows of the first file, to see what policies are; messages name their place."""
+        """The first rows of the first file, to see what policies are; messages name their place. Where none of them is
+        sound, those of all files."""
         source, places = self._first
         rows = source.memory.slice(0, int((places < 1 << FILE_BITS).sum()))
-        return piece_of(as_source(rows, source.name, source.origin or ("", 0)), self.door())
+        head = piece_of(as_source(rows, source.name, source.origin or ("", 0)), self.door())
+        if len(head) == 0 and not self.drop_invalid:
+            refuse_rows_of(self)
+        return head if len(head) else self.probe()
 
     def reading(
         self, *, contexts: bool = False, propensities: bool = True, segments: tuple[str, ...] = (),
@@ -222,44 +226,31 @@ class ScannedLog:
     def checked(self, partial: Any) -> tuple[tuple[tuple[str, int], ...], list[str]]:
         """Why rows were left out of a pass, and what to say about it; an error where that was not asked for."""
         read = sum(partial.read.values())
-        name, warnings = self.source.name, []
-        bad = min(read - partial.rows, sum(flaws.count for flaws in partial.flaws.values()))
+        warnings: list[str] = []
         if read < 2:
-            raise LogError(f"{name} has {read} rows: expected at least 2.")
-        self._refuse_repeats(partial)
+            raise LogError(f"{self.source.name} has {read} rows: expected at least 2.")
         if partial.crowded:
             warnings.append(
                 "There are more clusters than the memory budget holds: the standard errors come from 997 sums of "
                 "clusters and are themselves off by about 2%."
             )
-        if not partial.flaws:
-            return (), warnings
-        flaws = list(partial.flaws.values())
-        reasons = told_flaws(flaws, [file.path.name for file in self.source.files], self._starts(partial.read))
-        if not self.drop_invalid:
-            raise LogError(
-                f"{name}: {bad:,} of {read:,} rows are invalid: {reasons}. Rows are counted from 0. Correct them, or "
-                "leave them out knowingly with drop_invalid=True (--drop-invalid)."
-            )
-        if bad == read:
-            raise LogError(f"{name}: every one of the {read:,} rows is invalid: {reasons}.")
-        dropped = tuple((f"column {flaw.column!r} {flaw.what}", flaw.count) for flaw in flaws)
-        why = "; ".join(f"{reason} ({rows:,})" for reason, rows in dropped)
-        warnings.append(f"{bad:,} of {read:,} rows were left out because they are invalid: {why}.")
-        return dropped, warnings
+        repeated = bool(getattr(partial, "ids", None) and partial.ids.repeats)
+        if repeated or (partial.flaws and not self.drop_invalid):
+            refuse_rows_of(self)
+        dropped, said = self.report(partial).settled(self.drop_invalid)
+        return dropped, [*warnings, *said]
 
-    def _refuse_repeats(self, partial: Any) -> None:
-        """Decisions that are logged twice: a log in memory refuses them, and so does one in files."""
-        ids = getattr(partial, "ids", None)
-        if ids is None or not ids.repeats:
-            return
-        file, row = ids.first >> FILE_BITS, ids.first & (2**FILE_BITS - 1)
-        where = f"row {self._starts(partial.read)[file] + row} ({self.source.files[file].path.name}: {row})"
-        share = f", in one in {2**ids.share} of all ids" if ids.share else ""
-        raise LogError(
-            f"{self.source.name}: column {self.columns.id!r} repeats the id of an earlier decision in {ids.repeats:,} "
-            f"rows{share}; the first is {where}. Rows are counted from 0. Remove the repeated rows: a log that is "
-            "streamed cannot leave them out."
+    def report(self, sums: Any) -> RowReport:
+        """What is wrong with the rows of a pass that counted all of them."""
+        rows = Numbering(
+            tuple(file.path.name for file in self.source.files),
+            tuple(sums.read.get(at, 0) for at in range(len(self.source.files))),
+        )
+        read = sum(sums.read.values())
+        # Rows that another portion of the log holds are not read here, and are not wrong.
+        bad = min(read - sums.rows, sum(flaws.count for flaws in sums.flaws.values()))
+        return RowReport(
+            self.source.name, read, bad, tuple(sums.flaws.values()), rows, self.columns.listed()
         )
 
     def most_clusters(self, columns: int) -> int:
@@ -290,9 +281,10 @@ def scan(
     columns, actions, n_actions, eligible, drop_invalid : see `cael.io.open_log`. Without `actions` or `n_actions`, the
         action column is read once to find the actions.
     logging : the logging policy, where all its probabilities are known: in the forms of a target policy, such as
-        "dense:mu_*", or a function of contexts. Without it, CAEL fits it to the propensities. "estimate" estimates it
-        from a sample of the rows, and "none" does without; neither looks at a propensity column. By default that column
-        is used, and without one the logging policy is estimated, with a warning.
+        "dense:mu_*", or a function of contexts. Without it, CAEL fits it to the propensities. "estimate",
+        "estimate:boosting" or a `LoggingModel` estimates it from a sample of the rows, and "none" does without; neither
+        looks at a propensity column. By default that column is used, and without one the logging policy is estimated,
+        with a warning.
     predictions : columns with predictions of the reward, which DM, DR and SNDR then use: "LOGGED+TARGET" names that of
         the logged action and that of the target's actions; a pattern, or a column of lists, those of all actions.
         Without it, they train a ridge regression in a pass of its own.
@@ -318,11 +310,11 @@ def scan(
         calendar = calendar_of(roles, sets, known_actions)
     except InputError as error:
         raise (error if name in str(error) else type(error)(f"{name}: {error}")) from None
-    notes = [columns_found(roles), *notes]
-    if word in (ESTIMATE, "none"):
+    notes = [*table.notes, columns_found(roles), *notes]
+    if leaves_propensities(logging):
         roles = replace(roles, propensity=None)
-    if word == "none" or logging is None:
-        logging = ESTIMATE if word != "none" and roles.propensity is None else None
+    if word == NONE or logging is None:
+        logging = WORD if word != NONE and roles.propensity is None else None
     predicted = None if predictions is None else predictions_of(predictions, table, known_actions)
     log = ScannedLog(
         table, tasks, roles, known_actions, predicted, budget, drop_invalid, budget.workers, client, tuple(notes),
@@ -375,7 +367,7 @@ def actions_of_log(
     distinct = distinct_actions(tasks, column, types, budget.workers)
     if not distinct:
         raise InputError(f"column {column!r} of {table.name} holds no action.")
-    known, notes = from_log(column, distinct, None)
+    known, notes = from_log(column, sorted({*distinct, *table.actions}), None)
     return known, [*notes, f"The {len(known)} actions were found by reading column {column!r} once."]
 
 

@@ -18,7 +18,7 @@ from cael.io.roles import CONVENTIONS
 from cael.io.sources import Source, open_source
 from cael.io.specs import PolicySpec, parse
 from cael.log.pieces import Piece, numbers_within
-from cael.log.row_checks import refuse_disagreement
+from cael.log.row_checks import refuse_contradictions
 from cael.log.scratch import Scratch
 from cael.policies.aligned import Aligned, aligned, asked_once
 from cael.policies.mixture import Mixture
@@ -87,7 +87,7 @@ class Target:
             # The check of eligible actions names the rows of the log, for whatever policy.
             return (aligned if piece.eligible is None else Aligned)(self.policy, piece.numbers)
         if isinstance(self.policy, EstimatedLogging):
-            return self.policy.on_folds(piece.folds(self.policy.folds, 0))
+            return self.policy.on_folds(piece.folds(self.policy.folds, self.policy.seed))
         if self.policy is not None:
             return aligned(self.policy, slice(piece.first, piece.first + len(piece)))
         assert self.spec is not None
@@ -183,13 +183,8 @@ def refuse_by_position(policy: Policy, piece: Piece) -> None:
 def with_propensities(piece: Piece, logging: Policy) -> Piece:
     """The piece with the logging policy's probabilities of the logged actions; checked where the log has its own."""
     logged = logged_probability(logging, piece.batch())
-    refuse_disagreement(logged, piece.propensities, _place(piece))
+    refuse_contradictions(logged, piece.propensities)
     return replace(piece, propensities=logged) if piece.propensities is None else piece
-
-
-def _place(piece: Piece) -> str:
-    origin = piece.source.origin if piece.source is not None else None
-    return f"row {origin[1]:,} of {origin[0]}" if origin else "the start"
 
 
 def as_source(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from typing import final
 
 import numpy as np
 
 from cael.common.types import Floats, Ints
+
+GROUP_CELLS = 1000
+"""So many products of contexts take as long as the sums of one group of rows by itself."""
 
 
 @final
@@ -35,6 +38,7 @@ class Sums:
     def by_action(self) -> bool:
         return len(self.xx) == len(self.counts)
 
+    @cached_property
     def pooled(self) -> Sums:
         """The sums with products over all actions, which an additive model needs."""
         return replace(self, xx=self.xx.sum(axis=0)[None], xr=self.xr.sum(axis=0)[None])
@@ -48,7 +52,7 @@ class Sums:
     def squared_error(self, effect: Floats, slope: Floats) -> float:
         """sum (r - effect[a] - x'slope[a])^2 of the rows in these sums; effect (k,), slope (k, d) or (1, d)."""
         if len(slope) == 1 < len(self.xx):
-            return self.pooled().squared_error(effect, slope)
+            return self.pooled.squared_error(effect, slope)
         # einsum, not @: a threaded BLAS takes a hundred times as long for this where other work keeps the cores busy
         along = np.einsum("ij,ij->i", self.x, np.broadcast_to(slope, self.x.shape))
         cross = float(np.einsum("ij,ij->", self.xr, slope)) + float(self.r @ effect)
@@ -86,7 +90,10 @@ class Summing:
         self._products(cell if self.by_action else part, x, r)
 
     def _products(self, group: Ints, x: Floats, r: Floats) -> None:
-        """x'x and x'r of the rows of each group."""
+        """x'x and x'r of the rows of each group; where these are short, column by column."""
+        if len(x) * x.shape[1] ** 2 < len(self.xx) * GROUP_CELLS:
+            self._by_columns(group, x, r)
+            return
         if len(self.xx) > 1:
             order = np.argsort(group, kind="stable")
             group, x, r = group[order], x[order], r[order]
@@ -95,6 +102,15 @@ class Summing:
             rows, at = x[start:stop], group[start]
             self.xx[at] += rows.T @ rows
             self.xr[at] += rows.T @ r[start:stop]
+
+    def _by_columns(self, group: Ints, x: Floats, r: Floats) -> None:
+        for i in range(x.shape[1]):
+            self.xr[:, i] += np.bincount(group, weights=x[:, i] * r, minlength=len(self.xr))
+            for j in range(i + 1):
+                sums = np.bincount(group, weights=x[:, i] * x[:, j], minlength=len(self.xx))
+                self.xx[:, i, j] += sums
+                if i != j:
+                    self.xx[:, j, i] += sums
 
     def done(self) -> list[Sums]:
         k, g = self.k, len(self.xx) // self.f

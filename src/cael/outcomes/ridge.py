@@ -192,7 +192,7 @@ class Choice:
 
     @cached_property
     def additive_judge(self) -> Judge:
-        return Judge(self.inputs.phi, tuple(part.pooled() for part in self.parts))
+        return Judge(self.inputs.phi, tuple(part.pooled for part in self.parts))
 
     @cached_property
     def judge(self) -> Judge:

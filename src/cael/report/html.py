@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, final
 
 from cael.common.visible import visible
-from cael.common.whole import whole_file
+from cael.common.whole import write_whole
 from cael.errors import InputError, positive_int
 from cael.judging.audits import Audit
 from cael.report import charts
@@ -79,12 +79,7 @@ def _pictures(groups: Sequence[tuple[str, Segments]]) -> list[charts.Picture]:
 def save(path: str | Path, evaluation: Evaluation | None = None, **parts: Any) -> Path:
     """Write the page of `render`, which takes the same arguments, to a file: the whole page, or nothing."""
     where = Path(path)
-    page = render(evaluation, **parts)
-    try:
-        with whole_file(where) as file:
-            file.write(page.encode())
-    except OSError as error:
-        raise InputError(f"the report could not be written to {where}: {error.strerror}.") from error
+    write_whole(where, render(evaluation, **parts))
     return where
 
 

@@ -27,6 +27,7 @@ from cael.inference.estimate import reworded
 from cael.judging.checks import choose_headline
 from cael.judging.judge import judge
 from cael.judging.overlap_facts import overlap_of
+from cael.judging.sensitivity import sensitivity_of
 from cael.judging.thresholds import DEFAULT, Thresholds
 from cael.log.held import EngineLog
 from cael.log.logged import LoggedData
@@ -157,7 +158,7 @@ def evaluation_of(
         tuple(estimates), tuple(skipped), headline=chosen,
         verdict=judge(answer, 0, estimates, chosen, level, limits), log=answer.log.described(answer.n),
         policy=answer.targets[0].label, overlap=overlap_of(answer, 0), level=level,
-        controls=controls_for(answer, chosen),
+        controls=controls_for(answer, chosen), sensitivity=sensitivity_of(answer, 0, estimates, chosen, level),
     )  # fmt: skip
 
 

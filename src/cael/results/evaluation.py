@@ -14,6 +14,7 @@ from cael.inference.intervals import Interval
 from cael.inference.lift import lift_dict, lift_of, relative_lift
 from cael.inference.overlap import Overlap
 from cael.inference.reach import allowance
+from cael.judging.sensitivity import Sensitivity
 from cael.judging.thresholds import Thresholds
 from cael.judging.verdict import Verdict
 from cael.results.plots import plotted
@@ -28,7 +29,8 @@ class Evaluation(Shown):
     estimates: in the order of the panel. skipped: (estimator, reason) for those of the panel that this log or policy
     does not allow. log, policy: in words. headline: the name of the estimate that `best`, `lift` and `verdict` are
     about. overlap: where the weight of the policy lies in the log (None: there are no weights). controls: control
-    variates for the lift (none: the logging policy is not known in full).
+    variates for the lift (none: the logging policy is not known in full). sensitivity: what an error of the estimated
+    propensities could do (None: they are logged).
     """
 
     estimates: tuple[Estimate, ...]
@@ -40,6 +42,7 @@ class Evaluation(Shown):
     overlap: Overlap | None = None
     level: float = 0.95
     controls: tuple[Combination, ...] = ()
+    sensitivity: Sensitivity | None = None
 
     @property
     def best(self) -> Estimate:
@@ -109,6 +112,7 @@ class Evaluation(Shown):
             "verdict": self.verdict.to_dict(),
             "lift": lift_dict(lift, self.baseline, self.lift_interval, adjusted=bool(self.controls)),
             "direction": self.direction,
+            "sensitivity": None if self.sensitivity is None else self.sensitivity.to_dict(),
             "overlap": None if self.overlap is None else self.overlap.to_dict(),
             "estimates": [estimate.to_dict(self.level) for estimate in self.estimates],
             "skipped": [{"estimator": name, "reason": reason} for name, reason in self.skipped],
