@@ -132,7 +132,7 @@ def test_the_bound_of_cael_holds_for_every_change_of_its_weights(learned):
     bare = cael.LoggedData(log.contexts, log.actions, log.rewards, n_actions=20, action_features=log.action_features)
     estimated = replace_logging(bare)
     policy = cael.Softmax(log.action_features @ np.ones((log.action_features.shape[1])), 0.5)
-    answer, _ = asked_about(as_engine_log(estimated), {"": policy}, learned, False)
+    answer = asked_about(as_engine_log(estimated), {"": policy}, learned, False).answer
     estimate = answer.of(learned.name, 0)
     bound = sensitivity_of(answer, 0, [estimate, answer.of("LoggedMean", 0)], learned.name, 0.95)
     facts, path = estimate.diagnostics.embedding, answer.part(learned.name, 0).path

@@ -16,8 +16,8 @@ from cael.cli.output import Facts, facts_in_memory, save_report, show, writable
 if TYPE_CHECKING:
     from cael.learning.advice import Learned
 
-OK, KEPT = 0, 5
-"""Exit codes: KEPT with --gate, where no policy is shipped."""
+OK, KEPT = 0, 4
+"""Exit codes: KEPT with --gate, where the decision is to keep the old policy."""
 
 
 @Parameter(name="*", group="Limits")
@@ -86,7 +86,7 @@ def learn(
     budget
         Seconds of training at most.
     gate
-        Exit with 5 if no policy is shipped.
+        Exit with 4 if no policy is shipped.
     """
     from cael.learning.learner import DEFAULT
     from cael.learning.learner import learn as learned_from

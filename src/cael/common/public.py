@@ -73,12 +73,16 @@ from cael.results.calibration import CalibrationRow as CalibrationRow
 from cael.results.calibration import calibrate as calibrate
 from cael.results.comparison import Comparison as Comparison
 from cael.results.comparison import compare as compare
+from cael.results.decision import Decision as Decision
 from cael.results.evaluate import evaluate as evaluate
 from cael.results.evaluate import panel as panel
 from cael.results.evaluation import Evaluation as Evaluation
+from cael.results.metric import Metric as Metric
 from cael.results.planning import Plan as Plan
 from cael.results.planning import PlanOption as PlanOption
 from cael.results.planning import plan as plan
+from cael.results.scorecard import Measured as Measured
+from cael.results.scorecard import Scorecard as Scorecard
 from cael.results.segmentation import Segment as Segment
 from cael.results.segmentation import Segments as Segments
 from cael.results.segmentation import segments as segments

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from cael.engine.answer import Answer
 from cael.engine.columns import (
+    Column,
     Control,
     Outcome,
 )
 from cael.engine.drawn import Sample, sample_of
-from cael.engine.gathering import checked, in_time_order, summed, work_of
+from cael.engine.gathering import checked, columns_of, in_time_order, summed, work_of
 from cael.engine.nuisances import fitted_to
 from cael.engine.predictions import Folded, Modelled, Pair, Predictions, predictable
 from cael.engine.ridge_pass import RidgeSums, balanced, ridge_sums, solved, sums_of
@@ -176,14 +177,15 @@ class Asking:
         """A pass that looks at the weights alone, for settings that depend on them."""
         self.require(("propensities",), target)
         if not self.looks:
-            work = work_of(Asking(self.log, self.targets, self.r0), [], (), judged=False)
+            bare = Prepared(Asking(self.log, self.targets, self.r0), [], [], (), judged=False)
+            work = work_of([bare], (), self.log)
             partial = summed(work, self.log)
             checked(self.log, partial)
-            places = [work.place[column] for column in work.tallied]
+            places = [work.place()[column] for column in work.tallied]
             moments, rows = partial.moments, partial.rows
             seconds = [float(moments.comoment[at, at]) / rows + float(moments.mean[at]) ** 2 for at in places]
             largest = [tally.largest for tally in partial.tallies]
-            self.looks = [Look(rows, *facts) for facts in zip(largest, seconds, strict=True)]
+            self.looks += [Look(rows, *facts) for facts in zip(largest, seconds, strict=True)]
         return self.looks[target]
 
     def max_weight(self, target: int) -> float | None:
@@ -213,22 +215,91 @@ def ask(
     of time; their sums are behind those of the segments. controls: outcome models of control variates; None: no lift
     and no verdict will be asked for, whose checks take sums over all actions of a row. learned: trained before.
     """
+    wanted = Wanted(log, estimators, asked, None if controls is None else tuple(controls), learned)
+    return ask_all(log, policies, [wanted], segments=segments, windows=windows)[0]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """What a question wants to know of a metric. log: with that metric as the reward. The others are those of `ask`."""
+
+    log: EngineLog
+    estimators: Sequence[Estimator]
+    asked: Collection[str] = ()
+    controls: tuple[Outcome, ...] | None = ()
+    learned: dict[Any, Any] | None = None
+
+
+def ask_all(
+    log: EngineLog,
+    policies: Mapping[str, Any],
+    metrics: Sequence[Wanted],
+    *,
+    segments: tuple[str, ...] = (),
+    windows: Windows | None = None,
+) -> tuple[Answer, ...]:
+    """The answers to a question about several metrics, from one pass over the log, which measures all of them.
+
+    Weights, and all else that does not depend on the reward, are computed once for all metrics.
+    """
     targets = tuple(log.target(policy) for policy in policies.values())
     refuse_functions(log, targets)
-    probe = log.probe()
-    asking = Asking(log, targets, float(probe.rewards.mean()) if len(probe) else 0.0, learned=learned or {})
-    parts, skipped = planned(asking, estimators, asked)
-    judged, control = controls is not None, controlled(asking, controls or ())
-    trained = prepared(asking)
-    work = replace(work_of(asking, parts, segments, trained, control, judged=judged), windows=windows)
+    prepared_ones: list[Prepared] = []
+    for wanted in metrics:
+        prepared_ones.append(preparing(wanted, targets, prepared_ones))
+    plans = with_outcomes(log, prepared_ones)
+    work = replace(work_of(plans, segments, log), windows=windows)
     partial = replace(summed(work, log), block=work.kept)
     dropped, warnings = checked(log, partial)
     refuse_disorder(partial)
-    return Answer(
-        log=log, names=tuple(policies), targets=targets, parts=tuple(parts), work=work,
-        partial=in_time_order(log, partial), skipped=tuple(skipped), dropped=dropped,
-        warnings=(*warnings, *about_logging(log)), outcomes=trained,
+    ordered, memo = in_time_order(log, partial), dict[Any, Any]()
+    return tuple(
+        Answer(
+            log=plan.asking.log, names=tuple(policies), targets=targets, parts=tuple(plan.parts), work=work,
+            partial=ordered, skipped=tuple(plan.skipped), dropped=dropped, warnings=(*warnings, *about_logging(log)),
+            outcomes=plan.outcomes, number=number, memo=memo,
+        )
+        for number, plan in enumerate(plans)
     )  # fmt: skip
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """What is known of a metric before the pass. controls: of lifts. judged: whether a verdict will be asked for."""
+
+    asking: Asking
+    parts: list[Part]
+    skipped: list[tuple[int, str, str]]
+    controls: tuple[Control, ...]
+    judged: bool
+    outcomes: dict[Outcome, Predictions] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Those that it needs, each once, as if it were the only metric."""
+        return columns_of(self.asking, self.parts, self.controls, self.judged)
+
+
+def preparing(wanted: Wanted, targets: tuple[Target, ...], before: Sequence[Prepared]) -> Prepared:
+    """A metric, with what was found of the weights and of the logging policy for those before it."""
+    probe = wanted.log.probe()
+    asking = Asking(
+        wanted.log, targets, float(probe.rewards.mean()) if len(probe) else 0.0, learned=wanted.learned or {}
+    )
+    if before:
+        asking.looks, asking.fits = before[0].asking.looks, before[0].asking.fits
+    parts, skipped = planned(asking, wanted.estimators, wanted.asked)
+    return Prepared(asking, parts, skipped, controlled(asking, wanted.controls or ()), wanted.controls is not None)
+
+
+def with_outcomes(log: EngineLog, metrics: Sequence[Prepared]) -> list[Prepared]:
+    """The metrics, with all their outcome models trained. log: measures all of them."""
+    sums: SumsOfRidge = {}
+    return [
+        replace(metric, outcomes=prepared(metric.asking, log, number, sums)) for number, metric in enumerate(metrics)
+    ]
 
 
 def refuse_functions(log: EngineLog, targets: Sequence[Target]) -> None:
@@ -285,9 +356,13 @@ def controlled(asking: Asking, controls: Iterable[Outcome]) -> tuple[Control, ..
     return tuple(columns)
 
 
-def prepared(asking: Asking) -> dict[Outcome, Predictions]:
-    """Predictions of all outcome models; Ridge is trained in a pass over the log for each choice of folds."""
-    sums: dict[tuple[int, int, bool, int], RidgeSums] = {}
+SumsOfRidge: TypeAlias = dict[tuple[int, int, bool, int], tuple[RidgeSums, ...]]
+"""Of each metric, by folds, halves, whether by action, and seed."""
+
+
+def prepared(asking: Asking, log: EngineLog, number: int, sums: SumsOfRidge) -> dict[Outcome, Predictions]:
+    """Predictions of all outcome models of a metric; Ridge is trained in a pass over the log for each choice of folds,
+    which makes the sums of all metrics."""
     predictions: dict[Outcome, Predictions] = {}
     for outcome, known in asking.outcomes.items():
         if known is not None:
@@ -297,9 +372,10 @@ def prepared(asking: Asking) -> dict[Outcome, Predictions]:
         folds, halves, by_action = sums_of(outcome.model, outcome.folds, asking.log)
         key = (folds, halves, by_action, outcome.seed)
         if key not in sums:
-            sums[key] = ridge_sums(asking.log, folds, halves, outcome.seed, by_action=by_action)
-        folded = solved(outcome.model, sums[key], outcome.folds, halves, asking.log, outcome.seed)
-        predictions[outcome] = replace(folded, balancing=balancing(asking, outcome, folded, sums[key]))
+            sums[key] = ridge_sums(log, folds, halves, outcome.seed, by_action=by_action).all
+        own = sums[key][number]
+        folded = solved(outcome.model, own, outcome.folds, halves, asking.log, outcome.seed)
+        predictions[outcome] = replace(folded, balancing=balancing(asking, outcome, folded, own))
     return predictions
 
 

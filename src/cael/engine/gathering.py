@@ -14,19 +14,19 @@ from cael.engine.columns import (
     Control,
     Lost,
     Member,
+    Metered,
     Misfit,
-    Outcome,
     Product,
     Reward,
     SecondMoment,
     Surprise,
     Weight,
     Weights,
+    for_metric,
     squared,
 )
 from cael.engine.partial import Partial
 from cael.engine.passes import reduced
-from cael.engine.predictions import Predictions
 from cael.engine.row_pass import refuse_rows_of
 from cael.engine.tally import most_top
 from cael.engine.work import Work, run, stretches_by_time
@@ -36,42 +36,36 @@ from cael.policies.aligned import MOST_CELLS
 from cael.policies.expectations import totals
 
 if TYPE_CHECKING:
-    from cael.engine.asking import Asking
+    from cael.engine.asking import Asking, Prepared
     from cael.engine.parts import Part
 
 FEWEST_CELLS = 16
 """A batch has at least so many rows, however many actions there are."""
 
 
-def work_of(
-    asking: Asking,
-    parts: Sequence[Part],
-    segments: tuple[str, ...],
-    outcomes: dict[Outcome, Predictions] | None = None,
-    control: tuple[Control, ...] = (),
-    *,
-    judged: bool = True,
-) -> Work:
-    """What every worker shall do."""
-    log, targets = asking.log, asking.targets
-    columns = columns_of(asking, parts, control, judged)
-    predictions = outcomes or {}
+def work_of(metrics: Sequence[Prepared], segments: tuple[str, ...], log: EngineLog) -> Work:
+    """What every worker shall do. log: as the pass reads it, with all metrics."""
+    asking, judged = metrics[0].asking, metrics[0].judged
+    targets, numbered = asking.targets, list(enumerate(metrics))
+    wanted = [(column, number) for number, metric in numbered for column in metric.columns]
+    columns = tuple(dict.fromkeys(for_metric(*pair) for pair in wanted))
+    predictions = [source for metric in metrics for source in metric.outcomes.values()]
     policies = [*targets, *((log.logging,) if log.logging is not None else ())]
-    groups = tuple(dict.fromkeys(column.group for column in columns if isinstance(column, Member)))
+    groups = tuple(dict.fromkeys((column.group, at) for column, at in wanted if isinstance(column, Member)))
     weights = [column for column in columns if isinstance(column, Weights)]
     contexts = (
         bool(groups)
         or asking.fitted is not None
-        or any(source.contexts for source in (*policies, *predictions.values(), *weights))
+        or any(source.contexts for source in (*policies, *predictions, *weights))
     )
     more = [name for target in policies for name in target.columns]
-    more += sorted({name for source in predictions.values() for name in source.columns})
+    more += sorted({name for source in predictions for name in source.columns})
     reading = log.reading(contexts=contexts, segments=segments, columns=more, numbers=len(columns), ids=True)
     probe = log.probe(contexts=contexts)
     if asking.fitted is not None or any(target.is_dense(probe) for target in policies):
         reading = reading.at_most(max(FEWEST_CELLS, MOST_CELLS // log.n_actions))
     return Work(
-        reading, asking.r0, targets, log.logging, predictions, columns,
+        reading, asking.r0, targets, log.logging, metrics[0].outcomes, columns,
         tallied=tuple(column for column in weights if column.tallied),
         ruled=tuple(column for column in weights if isinstance(column, Weight) and not column.plain),
         groups=groups, popularity=popularity(log) if judged else None, judged=judged,
@@ -79,6 +73,7 @@ def work_of(
         clustered=log.clustered, most_clusters=log.most_clusters(len(columns)),
         kept=np.empty((len(columns), len(log.log))) if isinstance(log, Held) else None,
         segments=len(log.segments) if isinstance(log, Held) else len(segments), fitted=asking.fitted,
+        metrics=tuple(Metered(metric.asking.r0, metric.outcomes) for metric in metrics[1:]),
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from cael.common.types import Array, Floats, Ints
 from cael.errors import LARGEST, InputError
-from cael.io.kinds import is_list, is_number, is_text, is_view
+from cael.io.kinds import is_list, is_number, is_text, is_view, without
 
 Mask = Array
 FINER = r"(:\d\d\.\d{6})\d+"
@@ -178,7 +178,7 @@ def _label_chunk(column: str, chunk: Any) -> Any:
     if t.is_binary(chunk.type) or t.is_large_binary(chunk.type):
         raise InputError(f"column {column!r} is not valid UTF-8. Save the file as UTF-8.")
     if is_text(chunk.type):
-        return pc.if_else(pc.equal(chunk, ""), None, chunk)
+        return without(chunk, pc.equal(chunk, ""))
     if t.is_floating(chunk.type):
         return _whole_floats(column, chunk)
     if t.is_decimal(chunk.type):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -27,11 +29,9 @@ def attribute(name: str, what: str, example: str) -> Any:
     module_name, colon, path = name.partition(":")
     if not colon or not module_name or not path:
         raise PolicyError(f"{what}: expected python:MODULE:ATTRIBUTE, for example {example}.")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
     try:
-        subject: Any = importlib.import_module(module_name)
+        with _searched_first(str(Path.cwd())):
+            subject: Any = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
         raise PolicyError(f"{what}: importing {module_name} failed: {_reason(error)}.") from None
     for part in path.split("."):
@@ -59,6 +59,21 @@ def load_learned(path: str, actions: Actions, logging: Policy | None) -> Policy:
         )
     learned: Policy = policy
     return learned
+
+
+@contextmanager
+def _searched_first(folder: str) -> Iterator[None]:
+    """Look for modules in a folder, and afterwards in it last: a file there must not take the place of a package that
+    is imported later, which nobody named."""
+    there = folder in sys.path
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # the module took it away itself
+            sys.path.remove(folder)
+        if not there:
+            sys.path.append(folder)
 
 
 def as_policy_object(subject: Any, name: str, actions: Actions) -> Policy:
@@ -109,7 +124,10 @@ class _Called:
 
     def __call__(self, contexts: Floats) -> Array:
         try:
-            return np.asarray(self.function(contexts), dtype=np.float64)
+            answer = np.asarray(self.function(contexts))
+            if np.iscomplexobj(answer):  # numpy would drop the imaginary parts
+                raise TypeError("the probabilities are complex numbers")
+            return answer.astype(np.float64, copy=False)
         except (Exception, SystemExit) as error:
             raise PolicyError(
                 f"policy {self.name!r} failed on contexts of shape {contexts.shape}: {_reason(error)}."

@@ -55,6 +55,8 @@ class Columns:
     "A name for each decision; needed to join a policy given as a long table."
     eligible: str | None = None
     "The actions that could be taken: a column of lists; with --period, a table with the columns action and period."
+    metric: tuple[str, ...] | None = None
+    "Further rewards, such as revenue: columns of numbers. May be repeated; the first is the reward if none is named."
     period: str | None = None
     "The period of each row, by which a table of eligible actions is joined."
 
@@ -82,7 +84,7 @@ def as_columns(given: Columns | Mapping[str, Any] | None) -> Columns:
     unknown = [name for name in roles if name not in known]
     if unknown:
         raise InputError(f"unknown role {unknown[0]!r} of a column; there are: {', '.join(known)}.")
-    for name in ("contexts", "segment"):
+    for name in ("contexts", "segment", "metric"):
         if roles.get(name) is not None:
             roles[name] = (roles[name],) if isinstance(roles[name], str) else tuple(roles[name])
     return Columns(**roles)
@@ -101,6 +103,8 @@ def resolve(source: Source, given: Columns) -> Columns:
         for name in (value,) if isinstance(value, str) else value:
             source.need(name)
         roles[role] = value
+    metrics = metric_columns(source, given.metric or ())
+    roles["reward"] = roles["reward"] or next(iter(metrics), None)
     for role in ("action", "reward"):
         if roles[role] is None:
             raise InputError(
@@ -109,14 +113,31 @@ def resolve(source: Source, given: Columns) -> Columns:
             )
     usual = contexts_in(given.layout, source.names) if given.layout and given.contexts is None else None
     contexts = _context_columns(source, given.contexts) if usual is None else usual
-    used = {roles[role]: role for role in ("action", "reward", "propensity")}
+    used = {roles[role]: role for role in ("action", "propensity", "reward")}
+    for name in metrics:
+        if used.get(name, "reward") != "reward":
+            raise InputError(f"column {name!r} is the {used[name]} and cannot be a metric.")
+    used |= {name: used.get(name, "metric") for name in metrics}
     for name in contexts:
         if given.contexts and name in used:
             raise InputError(
                 f"column {name!r} is the {used[name]} and cannot be a context: contexts are what was known before the "
                 "decision."
             )
-    return Columns(**roles, contexts=contexts, eligible=_eligible_column(source, given), period=given.period, layout=given.layout)
+    return Columns(
+        **roles, contexts=contexts, eligible=_eligible_column(source, given), period=given.period,
+        layout=given.layout,
+        metric=tuple(name for name in metrics if name != roles["reward"]) or None,
+    )  # fmt: skip
+
+
+def metric_columns(source: Source, names: Sequence[str]) -> tuple[str, ...]:
+    """The columns of metrics, which must exist, each once."""
+    for at, name in enumerate(names):
+        source.need(name)
+        if name in names[:at]:
+            raise InputError(f"metric {name!r} is named twice. Name every metric once.")
+    return tuple(names)
 
 
 def _eligible_column(source: Source, given: Columns) -> str | None:

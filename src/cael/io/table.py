@@ -268,6 +268,8 @@ def columns_found(roles: Columns) -> str:
     contexts = roles.contexts or ()
     more = ", ..." if len(contexts) > 8 else ""
     parts.append(f"contexts = {', '.join(map(repr, contexts[:8]))}{more}" if contexts else "no contexts")
+    if roles.metric:
+        parts.append(f"metrics = {', '.join(map(repr, roles.metric))}")
     if roles.segment:
         parts.append(f"segments = {', '.join(map(repr, roles.segment))}")
     return f"Columns: {'; '.join(parts)}."
@@ -281,6 +283,7 @@ def _log(
         name: None if array is None else rows.only(array) for name, array in reading.rows.arrays.items()
     }
     arrays = {NAMED.get(name, name): array for name, array in values.items() if name != "ids"}
+    arrays["metrics"] = {name: rows.only(array) for name, array in reading.rows.metrics.items()}
     k, features, places = len(reading.actions), reading.actions.features, rows.source.row_places(reading.n)
     eligible = reading.rows.eligible
     if eligible is not None and rows.kept is not None:

@@ -293,7 +293,7 @@ def drifts(answer: Answer, blocks: Sequence[Stretch], rows: LoggedData, block: I
     """
     when, change, p, column = order_of(answer), 0.0, 1.0, left_of_reward(answer)
     what = "mean reward" + ("" if column == Reward() else " for given contexts and actions")
-    if answer.partial.low < answer.partial.high:
+    if answer.range.low < answer.range.high:
         change, p = drift(answer, len(blocks), answer.single(column).coefficients)
     reward = Check("reward_drift", "pass", change, f"The {what} does not change over {when}.")
     if p < limits.p_value:

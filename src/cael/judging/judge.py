@@ -77,7 +77,7 @@ def judge(
     limits = thresholds or DEFAULT
     best = next(estimate for estimate in estimates if estimate.estimator == headline)
     counts, likely = survey_of(answer, target), likeliness(answer)
-    rows = answer.log.log if isinstance(answer.log, Held) else sampled(answer.log)  # for checks of single rows
+    rows = single_rows(answer)
     second = answer.second_moment(target) if SecondMoment(target) in answer.index else None
     rows_alone = answer.n / second if second else None
     known = None if second is None else known_rows(answer, target, best, second)
@@ -108,6 +108,12 @@ def judge(
         bias(best, level, limits),
     ]
     return verdict_of(headline, [check for check in checks if check is not None], limits)
+
+
+def single_rows(answer: Answer) -> LoggedData | None:
+    """The log, or a sample of one in files, for checks that look at single rows."""
+    log = answer.log
+    return log.log if isinstance(log, Held) else answer.once(("rows", answer.number), lambda: sampled(log))
 
 
 def mean_weights(answer: Answer, target: int, best: Estimate, limits: Thresholds, *, normal: bool) -> Check | None:
@@ -158,7 +164,8 @@ def related(
     """Whether propensities, and rewards, depend on the actions beside them. lift: p-value of no lift."""
     if rows is None:
         return []
-    matched = column(rows, limits, known=answer.log.logging is not None)
+    known = answer.log.logging is not None
+    matched = answer.once(("column", limits), lambda: column(rows, limits, known=known))
     half_width, vouched = half_width_of(answer, target, best, level), joined(answer, rows, matched, limits)
     return [matched, effect(rows, limits, half_width, lift, joined=vouched)]
 

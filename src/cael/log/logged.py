@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NoReturn, final
@@ -17,6 +17,7 @@ from cael.errors import LogError, positive_int
 from cael.log import row_checks as checks
 from cael.log.eligible import Eligible, eligible_of
 from cael.log.keys import folds_of_keys, label_keys
+from cael.log.measure import Measure, known_measures
 from cael.policies.policy import Policy, as_policy, logged_probability, probabilities
 
 BATCH_BYTES = 4 * 2**20
@@ -160,6 +161,7 @@ class LoggedData:
     eligible : the actions that could be taken on each row, where these are not all: a list of action numbers for each
         row, a boolean mask (n, k), or `Eligible.by_period(periods, {period: actions})`. Equal sets are kept once.
         Policies given by name or by scores then play eligible actions alone.
+    metrics : further rewards by name, each (n,) finite numbers, for `evaluate(..., metrics=[...])`.
     copy : False keeps the caller's arrays, as read-only views, where their types allow; it halves the memory, and the
         caller promises not to change them.
 
@@ -183,6 +185,7 @@ class LoggedData:
     cluster_keys: Array | None
     places: Ints | None
     eligible: Eligible | None
+    metrics: tuple[tuple[str, Floats], ...]
 
     def __init__(
         self,
@@ -197,6 +200,7 @@ class LoggedData:
         clusters: ArrayLike | None = None,
         timestamps: ArrayLike | None = None,
         eligible: Any = None,
+        metrics: Mapping[str, ArrayLike] | None = None,
         copy: bool = True,
     ) -> None:
         r = checks.vector("rewards", rewards, None)
@@ -227,6 +231,10 @@ class LoggedData:
             rows=slice(0, n),
             places=None,
             eligible=None if eligible is None else eligible_of(eligible, a, k).own(copy=copy),
+            metrics=tuple(
+                (str(name), frozen(checks.vector(f"metric {name!r}", values, n), copy=copy))
+                for name, values in (metrics or {}).items()
+            ),
         )
         if policy is not None:
             settle(self, propensities=_cross_check(self, policy))
@@ -242,6 +250,7 @@ class LoggedData:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         settle(self, **{k: frozen(v) if isinstance(v, np.ndarray) else v for k, v in state.items()})
+        settle(self, metrics=tuple((name, frozen(array)) for name, array in state["metrics"]))
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -249,6 +258,7 @@ class LoggedData:
     def __repr__(self) -> str:
         optional = ("propensities", "logging", "action_features", "clusters", "timestamps", "eligible")
         known = [name for name in optional if getattr(self, name) is not None]
+        known += [f"metrics={', '.join(name for name, _ in self.metrics)}"] if self.metrics else []
         sizes = f"n={len(self)}, n_actions={self.n_actions}, context_dim={self.contexts.shape[1]}"
         return f"LoggedData({', '.join([sizes, *known])})"
 
@@ -268,13 +278,42 @@ class LoggedData:
                 _add(digest, array if array.dtype.kind not in "mM" else array.view("i8"))
         if self.eligible is not None:
             _add(digest, self.eligible.hashes)
+        for name, array in self.metrics:
+            digest.update(f"metric {name}".encode())
+            _add(digest, array)
         digest.update(str(self.rows).encode() if isinstance(self.rows, slice) else self.rows.tobytes())
         return digest.hexdigest()
 
     @property
     def key(self) -> LogKey:
-        """What estimates keep of the log."""
-        return key_of(self)
+        """What estimates keep of the log; the same whichever of its metrics is the reward."""
+        return key_of(self.__dict__.get("_whole_log", self))
+
+    @property
+    def reward_name(self) -> str:
+        """The column of the rewards, where the log was read from a table."""
+        return (self.table is not None and self.table.columns.reward) or "reward"
+
+    def values_of(self, measures: Sequence[Measure]) -> tuple[Floats, ...]:
+        """The columns (n,) of these measures as they are in the log, uncut."""
+        log = self.__dict__.get("_whole_log", self)
+        columns = {log.reward_name: log.rewards, **dict(log.metrics)}
+        known = known_measures(measures, log.reward_name, [name for name, _ in log.metrics])
+        return tuple(columns[measure.column] for measure in known)
+
+    def measured(self, measure: Measure) -> LoggedData:
+        """The same log, with one of its metrics as the reward; its estimates can be paired with those of the log."""
+        values = self.values_of([measure])[0]
+        if values is self.rewards and measure.cap is None:
+            return self
+        log = self._with(rewards=values if measure.cap is None else frozen(measure.of(values)))
+        settle(log, _whole_log=self.__dict__.get("_whole_log", self), _measure=measure)
+        return log
+
+    @property
+    def measure(self) -> Measure | None:
+        """The metric that is the reward, where one was chosen (`measured`)."""
+        return self.__dict__.get("_measure")
 
     @cached_property
     def logging_covers_all(self) -> bool:
@@ -313,6 +352,7 @@ class LoggedData:
         return self._with(
             eligible=eligible,
             rows=frozen(self.row_numbers[index]),
+            metrics=tuple((name, frozen(array[index])) for name, array in self.metrics),
             **{name: frozen(array[index]) for name, array in arrays.items()},
         )
 

@@ -23,6 +23,7 @@ from cael.log.eligible import Eligible
 from cael.log.flaws import Flaws, counted
 from cael.log.keys import FILE_BITS, SALT, distinct_keys, folds_of_keys, seeded
 from cael.log.logged import Batch, at_rows
+from cael.log.measure import Measure
 from cael.log.scratch import Scratch
 
 
@@ -31,13 +32,15 @@ from cael.log.scratch import Scratch
 class Door:
     """How the columns of a log become arrays; the same for every batch. roles: of those that are needed, the others
     None. categories: whether contexts may be text, which becomes columns of 0 and 1. calendar: of eligible actions.
-    portion: (number, seed) where only rows are read whose own number with this seed is larger; None: all rows are."""
+    measures: the metrics that are summed, the first of which is the reward; none: the reward alone. portion: (number,
+    seed) where only rows are read whose own number with this seed is larger; None: all rows are."""
 
     roles: Columns
     actions: Actions
     segments: tuple[str, ...] = ()
     categories: bool = False
     calendar: Calendar | None = None
+    measures: tuple[Measure, ...] = ()
     portion: tuple[int, int] | None = None
 
     @property
@@ -52,6 +55,7 @@ class Door:
             roles.timestamp,
             roles.id,
             roles.of_eligible,
+            *(roles.metric or ()),
         ]
         return unique([*names, *self.segments, *(roles.contexts or ())])
 
@@ -86,7 +90,8 @@ class Piece:
     (n,) places of the kept rows in it, None for all. contexts: (n, d). clusters: (n,) 64-bit hashes. segments: (labels,
     codes (n,)) for each column. read: rows of the batch. file, first: the number of the file, and of the first row in
     it. numbers: of the rows in a log in memory. known_places: of the rows, where `first` does not tell them. ids: (n,)
-    64-bit hashes of the decisions' ids. eligible: the actions that could be taken; None: all.
+    64-bit hashes of the decisions' ids. eligible: the actions that could be taken; None: all. metrics: (n,)
+    each, further rewards, and cut: how many of the reward and of them lie above their caps.
     """
 
     source: Source | None
@@ -108,6 +113,8 @@ class Piece:
     known_places: Ints | None = None
     ids: Array | None = None
     eligible: Eligible | None = None
+    metrics: tuple[Floats, ...] = ()
+    cut: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -139,6 +146,7 @@ class Piece:
         return replace(
             self, rows=rows, eligible=None if self.eligible is None else self.eligible.part(rows),
             segments=tuple((labels, codes[rows]) for labels, codes in self.segments),
+            metrics=tuple(column[rows] for column in self.metrics),
             **{name: at_rows(getattr(self, name), rows) for name in per_row},
         )  # fmt: skip
 
@@ -158,13 +166,14 @@ Values: TypeAlias = Callable[[str, Source], tuple[Any, list[Flaw]]]
 @dataclass(frozen=True, eq=False)
 class RowArrays:
     """The columns of a table or a batch as arrays, all rows. arrays: by their names in a `Piece` (None: there is none).
-    flaws: of all rows. notes: what was done on the way."""
+    flaws: of all rows. notes: what was done on the way. metrics: further rewards, by column."""
 
     arrays: dict[str, Any]
     segments: tuple[tuple[list[str], Ints], ...]
     eligible: Eligible | None
     flaws: tuple[Flaw, ...]
     notes: list[str]
+    metrics: dict[str, Floats]
 
     @property
     def sound(self) -> Ints:
@@ -196,9 +205,10 @@ def row_arrays(
         "actions": actions[0], "rewards": rewards, "propensities": propensities, "contexts": contexts,
         "clusters": read(roles.cluster, clusters), "times": read(roles.timestamp, _times), "ids": read(roles.id, ids),
     }  # fmt: skip
+    metrics = {column: read(column, numbers_of) for column in roles.metric or ()}
     segments = tuple(_segment(name, source) for name in door.segments)
     eligible, more = eligible_in(source, roles, door.actions, actions[0], door.calendar)
-    return RowArrays(arrays, segments, eligible, (*flaws, *more), notes)
+    return RowArrays(arrays, segments, eligible, (*flaws, *more), notes, metrics)
 
 
 def piece_of(source: Source, door: Door, file: int = 0) -> Piece:
@@ -209,8 +219,9 @@ def piece_of(source: Source, door: Door, file: int = 0) -> Piece:
         source, None, **rows.arrays, segments=rows.segments, flaws=rows.flaws, read=source.memory.num_rows,
         n_actions=len(door.actions), features=door.actions.features, file=file,
         first=source.origin[1] if source.origin else 0, eligible=rows.eligible,
+        metrics=tuple(rows.metrics.values()),
     )  # fmt: skip
-    piece = whole.only(rows.sound) if rows.flaws else whole
+    piece = measured(whole.only(rows.sound) if rows.flaws else whole, door)
     return piece if door.portion is None else _within(piece, *door.portion)
 
 
@@ -218,6 +229,17 @@ def _within(piece: Piece, above: int, seed: int) -> Piece:
     """The rows whose number is above the given one."""
     rows = np.flatnonzero(seeded(piece.keys, seed, SALT) > np.uint64(above))
     return replace(piece.only(rows), rows=rows if piece.rows is None else piece.rows[rows])
+
+
+def measured(piece: Piece, door: Door) -> Piece:
+    """The piece with the rewards that its door measures, from all the metrics that were read and checked."""
+    columns = dict(zip((door.roles.reward, *(door.roles.metric or ())), (piece.rewards, *piece.metrics), strict=True))
+    values = [columns[measure.column] for measure in door.measures]
+    if not values:
+        return replace(piece, metrics=()) if piece.metrics else piece
+    rewards, *metrics = (measure.of(column) for measure, column in zip(door.measures, values, strict=True))
+    cut = tuple(measure.changed(column) for measure, column in zip(door.measures, values, strict=True))
+    return replace(piece, rewards=rewards, metrics=tuple(metrics), cut=cut)
 
 
 def _times(column: str, source: Source) -> tuple[Array, list[Flaw]]:

@@ -11,7 +11,7 @@ from typing import Any, final
 
 import numpy as np
 
-from cael.common.types import Floats, Ints
+from cael.common.types import Floats, Ints, settle
 from cael.engine.actions_pass import distinct_actions
 from cael.engine.nuisances import estimated_logging
 from cael.engine.predictions import Predictions, predictions_of
@@ -32,6 +32,7 @@ from cael.log.flaws import Numbering, RowReport
 from cael.log.held import PROBE
 from cael.log.keys import FILE_BITS
 from cael.log.logged import LogKey, at_rows, key_of
+from cael.log.measure import Measure, known_measures
 from cael.log.pieces import Door, Piece, Reading, piece_of, refuse_text_contexts, unique
 from cael.log.targets import Target, as_source, target_of
 
@@ -43,7 +44,8 @@ class ScannedLog:
 
     source: the table that the files make. tasks: the parts that workers read. columns: which column is what.
     memory: the budget. notes: what was done on the way. given_logging: the logging policy, as it was given. calendar:
-    of eligible actions, where a table says them. portion: see `Door`.
+    of eligible actions, where a table says them. measures: the metrics that a pass sums, the first of which is the
+    reward; none: the reward alone. portion: see `Door`.
     `cael.evaluate`, `cael.compare` and `cael.segments` take it in place of a `LoggedData`, with policies that are
     columns (such as "topk:items+chances") or functions of contexts.
     """
@@ -60,6 +62,7 @@ class ScannedLog:
     notes: tuple[str, ...]
     given_logging: Any = None
     calendar: Calendar | None = None
+    measures: tuple[Measure, ...] = ()
     portion: tuple[int, int] | None = None
 
     @property
@@ -125,8 +128,29 @@ class ScannedLog:
 
     @property
     def key(self) -> LogKey:
-        """What estimates keep of the log."""
-        return key_of(self)
+        """What estimates keep of the log; the same whichever of its metrics is the reward."""
+        return key_of(self.__dict__.get("_whole_log", self))
+
+    @property
+    def reward_name(self) -> str:
+        """The column of the rewards."""
+        return str(self.columns.reward)
+
+    def measured(self, measure: Measure) -> ScannedLog:
+        """The same log, with one of its metrics as the reward; its estimates can be paired with those of the log."""
+        return self.measuring((measure,))
+
+    def measuring(self, measures: tuple[Measure, ...]) -> ScannedLog:
+        """The log with the first of these metrics as the reward, whose passes also sum the others."""
+        known = known_measures(measures, self.reward_name, self.columns.metric or ())
+        if known == (Measure(self.reward_name),):
+            return self
+        predictions = self.predictions if known[0].column == self.reward_name else None  # they are of the reward
+        log = replace(self, measures=known, predictions=predictions)
+        shared = ("_whole_log", "csv_types", "starts", "_first", "logging")
+        settle(log, **{name: self.__dict__[name] for name in shared if name in self.__dict__})
+        log.__dict__.setdefault("_whole_log", self)
+        return log
 
     @cached_property
     def csv_types(self) -> dict[str, Any]:
@@ -145,7 +169,7 @@ class ScannedLog:
             "id": not ids,
         }  # fmt: skip
         roles = replace(self.columns, **{role: None for role, without in unneeded.items() if without})
-        return Door(roles, self.actions, segments, categories, self.calendar, self.portion)
+        return Door(roles, self.actions, segments, categories, self.calendar, self.measures, self.portion)
 
     @property
     def has_eligible(self) -> bool:
@@ -333,7 +357,7 @@ def csv_types(table: Source, roles: Columns) -> dict[str, Any]:
 
     if table.files[0].format != "csv":
         return {}
-    numeric = {str(roles.reward), str(roles.propensity), *(roles.contexts or ())}
+    numeric = {str(roles.reward), str(roles.propensity), *(roles.contexts or ()), *(roles.metric or ())}
     labels = {roles.action, roles.cluster, roles.id, *(roles.segment or ())}
     parts = {name for file in table.files for name, _ in file.parts}
     types: dict[str, Any] = {}

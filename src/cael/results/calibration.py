@@ -24,7 +24,8 @@ from cael.log.logged import Batch, LoggedData
 from cael.log.scanned import ScannedLog
 from cael.outcomes.ridge import Ridge
 from cael.policies.policy import Policy, probabilities
-from cael.results.evaluate import only_estimators, panel, refuse_constant_rewards
+from cael.results.evaluate import only_estimators, panel
+from cael.results.question import refuse_constant_rewards
 from cael.results.sheet import Column, Note, Sheet, Shown, named
 
 Reward: TypeAlias = Callable[[Batch], Floats]
