@@ -2,8 +2,9 @@
 
 python benchmarks/databases.py --rows 2000000 --write     # benchmarks/DATABASES.md
 
-The database is PostgreSQL of this machine, started by the benchmark in a temporary folder. Each step runs in a process of its
-own: reading the query into the temporary file, and evaluating from there within 1 GiB, against the same rows in Parquet.
+The database is PostgreSQL of this machine, started by the benchmark in a temporary folder. Each step runs in a
+process of its own: reading the query into the temporary file, and evaluating from there within 1 GiB, against the
+same rows in Parquet.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ STEPS = {"bare": bare, "spool": spool, "evaluate": evaluate}
 
 def measured(step: str, source: str) -> dict[str, float]:
     """Seconds and peak memory of a step in a process of its own."""
-    done = subprocess.run([sys.executable, __file__, "--step", step, source], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, __file__, "--step", step, source], capture_output=True, text=True, check=True
+    )
     return json.loads(done.stdout)
 
 
@@ -64,14 +67,15 @@ def child(step: str, source: str) -> None:
     start = time.perf_counter()
     STEPS[step](source)
     seconds = time.perf_counter() - start
-    peak = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())  # ru_maxrss is that of the parent, too
+    peak = re.search(
+        r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text()
+    )  # ru_maxrss is that of the parent, too
     print(json.dumps({"seconds": seconds, "MiB": int(peak[1]) / 1024 if peak else 0.0}))
 
 
 def run(rows: int) -> str:
     import adbc_driver_postgresql.dbapi as driver
     import pyarrow.parquet as pq
-
     from tests.io.postgres import server
 
     lines = ["| rows | step | seconds | rows a second | peak MiB |", "|--:|---|--:|--:|--:|"]
@@ -89,7 +93,8 @@ def run(rows: int) -> str:
                         for batch in reader:
                             writer.write_batch(batch)
             for name, step, source in (
-                ("the driver alone", "bare", url), ("query to temporary file", "spool", url), ("evaluate the query", "evaluate", url),
+                ("the driver alone", "bare", url), ("query to temporary file", "spool", url), ("evaluate the query",
+                "evaluate", url),
                 ("evaluate the same rows in Parquet", "evaluate", str(parquet)),
             ):  # fmt: skip
                 result = measured(step, source)
@@ -111,12 +116,13 @@ def main() -> None:
     load = os.getloadavg()[0]
     text = f"""# Logs in a database
 
-`python benchmarks/databases.py --rows {given.rows} --write`, with PostgreSQL on the same machine (2 cores; load at the end {load:.1f}).
-The query is run once and its rows are written to a temporary Parquet file; everything else reads that file.
+`python benchmarks/databases.py --rows {given.rows} --write`, with PostgreSQL on the same machine (2 cores; load at
+the end {load:.1f}). The query is run once and its rows are written to a temporary Parquet file; everything else reads
+that file.
 
 {table}
-What the query costs beside Parquet is the driver and the server (the first step), and then writing the temporary file. Memory is
-that of batches, whatever the number of rows.
+What the query costs beside Parquet is the driver and the server (the first step), and then writing the temporary
+file. Memory is that of batches, whatever the number of rows.
 """
     print(text)
     if given.write:

@@ -1,11 +1,12 @@
-"""Real trials: the value of "everybody gets this arm" from a log that was made unfair, against people who were held out.
+"""Real trials: the value of "everybody gets this arm" from a log that was made unfair, against people who were held
+out.
 
 python benchmarks/real_trials.py --splits 100 --write     # docs/results/real_trials.json and .inc
 
-Each split draws half of the people. Of their rows, those whose arm is not the favourite of a rule of the contexts are kept
-with probability KEEP, so the log is one of a logging policy that is known and depends on the contexts: sicker patients are
-given one treatment, older people one plan. The truth is the mean of the arm among the other half, which was randomised.
-The splits share their data, so the numbers describe these trials and are no independent repetitions.
+Each split draws half of the people. Of their rows, those whose arm is not the favourite of a rule of the contexts are
+kept with probability KEEP, so the log is one of a logging policy that is known and depends on the contexts: sicker
+patients are given one treatment, older people one plan. The truth is the mean of the arm among the other half, which
+was randomised. The splits share their data, so the numbers describe these trials and are no independent repetitions.
 """
 
 from __future__ import annotations
@@ -68,7 +69,10 @@ def split(trial: Trial, by: str, seed: int) -> list[dict[str, Any]]:
     rows = []
     for arm, name in enumerate(trial.arm_names):
         policy = np.eye(len(trial.arm_names))[arm]
-        values = {type(e).__name__: e.estimate(log, policy) for e in (cael.IPS(), cael.SNIPS(), cael.DM(), cael.DR(), cael.SNDR())}
+        values = {
+            type(e).__name__: e.estimate(log, policy)
+            for e in (cael.IPS(), cael.SNIPS(), cael.DM(), cael.DR(), cael.SNDR())
+        }
         found = {key: (value.value, value.stderr) for key, value in values.items()}
         clusters = np.arange(len(log)) if log.clusters is None else np.unique(log.clusters, return_inverse=True)[1]
         found[ESTIMATORS[0]] = weighted_mean(log.rewards, (log.actions == arm).astype(float), clusters)
@@ -90,7 +94,9 @@ def summary(trial: Trial, by: str, splits: int) -> dict[str, Any]:
                 "difference": float(apart.mean()), "rms": float(np.sqrt((apart**2).mean())),
                 "coverage": float((np.abs(apart) <= 1.96 * np.hypot(found[:, 1], truth[:, 1])).mean()),
             }  # fmt: skip
-        arms.append({"arm": name, "truth": float(truth[:, 0].mean()), "noise": float(truth[:, 1].mean()), "estimators": told})
+        arms.append(
+            {"arm": name, "truth": float(truth[:, 0].mean()), "noise": float(truth[:, 1].mean()), "estimators": told}
+        )
     return {"splits": splits, "rows": float(np.mean([run[0]["rows"] for run in runs])), "arms": arms}
 
 
@@ -99,9 +105,15 @@ def page(results: dict[str, Any]) -> str:
     parts = []
     for name, result in results.items():
         parts += [f"\n**{name}**: {result['splits']} splits, logs of about {result['rows']:,.0f} rows.\n"]
-        parts += ["| arm | truth (its error) | " + " | ".join(ESTIMATORS) + " |", "|---|--:|" + "--:|" * len(ESTIMATORS)]
+        parts += [
+            "| arm | truth (its error) | " + " | ".join(ESTIMATORS) + " |",
+            "|---|--:|" + "--:|" * len(ESTIMATORS),
+        ]
         for arm in result["arms"]:
-            cells = [f"{e['difference']:+.3g} ({e['rms']:.3g}), {e['coverage']:.0%}" for e in (arm["estimators"][x] for x in ESTIMATORS)]
+            cells = [
+                f"{e['difference']:+.3g} ({e['rms']:.3g}), {e['coverage']:.0%}"
+                for e in (arm["estimators"][x] for x in ESTIMATORS)
+            ]
             parts.append(f"| {arm['arm']} | {arm['truth']:.4g} ({arm['noise']:.2g}) | {' | '.join(cells)} |")
     return "\n".join(parts).lstrip() + "\n"
 

@@ -7,6 +7,7 @@ import doctest
 import importlib
 import io
 import itertools
+import json
 import os
 import pkgutil
 import re
@@ -147,6 +148,14 @@ def test_tables_of_trust_are_rendered_from_the_committed_results(tmp_path: Path)
     assert len(made) > 5
 
 
+@pytest.mark.parametrize("name", ["propensities_only", "without_propensities"])
+def test_tables_of_propensities_are_rendered_from_the_committed_results(name: str) -> None:
+    table = (DOCS / "results" / f"{name}.inc").read_text("utf-8")
+    facts = DOCS / "results" / f"{name}.json"
+    module = importlib.import_module(f"cael.experiments.{name}")
+    assert table == (module.page(json.loads(facts.read_text("utf-8"))) if facts.exists() else module.NONE)
+
+
 def test_links_to_docs_exist() -> None:
     """Relative links of the top-level files point to files."""
     for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"):
@@ -244,3 +253,10 @@ def test_beyond_tables_are_rendered_from_the_committed_results(tmp_path: Path) -
     made = {**beyond_page.rendered(DOCS / "results"), "objective": (tmp_path / "objective.inc").read_text()}
     for name, text in made.items():
         assert text == (DOCS / "results" / f"{name}.inc").read_text()
+
+
+def test_real_trials_are_rendered_from_the_committed_results() -> None:
+    page = runpy.run_path(str(ROOT / "benchmarks" / "real_trials.py"))["page"]
+    results = json.loads((DOCS / "results" / "real_trials.json").read_text())
+    assert page(results) == (DOCS / "results" / "real_trials.inc").read_text()
+    assert all(len(trial["arms"]) >= 4 for trial in results.values())

@@ -30,7 +30,8 @@ def test_they_are_all_asked_about() -> None:
 @pytest.mark.parametrize("name", ASKED)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_the_truth_is_in_the_interval(name: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of all estimators that are right without a model, as an error of more than 3.9 standard errors is one in 10,000."""
+    """Of all estimators that are right without a model, as an error of more than 3.9 standard errors is one in
+    10,000."""
     monkeypatch.chdir(tmp_path)
     examples.make(name, seed=seed)
     file, columns, spec = ASKED[name]

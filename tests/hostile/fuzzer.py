@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import gzip
 import io
+import json
 import os
 import shutil
 import signal
@@ -21,6 +22,8 @@ import traceback
 from pathlib import Path
 
 import numpy as np
+
+from tests.io.dsjson import coffee
 
 ROWS = 40
 HANGS = 60
@@ -76,6 +79,10 @@ def good(folder: Path) -> dict[str, Path]:
     arrays = {"actions": columns["action"], "rewards": columns["reward"], "propensities": columns["propensity"]}
     np.savez(paths["npz"], contexts=columns["x"][:, None], target=np.full((ROWS, 3), 1 / 3), **arrays)
     paths["toml"].write_bytes(TOML)
+    paths |= {kind: folder / f"good.{kind}" for kind in ("jsonl", "jsonl.gz")}
+    paths["jsonl"].write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+    paths["jsonl.gz"].write_bytes(gzip.compress(paths["jsonl"].read_bytes(), mtime=0))
+    paths["dsjson"] = coffee(ROWS).write(folder / "good.dsjson")
     return paths
 
 
@@ -106,6 +113,13 @@ def arguments(kind: str, path: Path, log: Path, rng: np.random.Generator) -> lis
     """A command that reads the file."""
     if kind == "toml":
         return ["evaluate", str(log), "--config", str(path), "--format", "json"]
+    if kind == "dsjson":
+        more = (
+            ["--contexts", "x_User_visits", "--predictions", "x_User_visits+x_User_visits"]
+            if rng.random() < 0.4
+            else []
+        )
+        return ["evaluate", str(path), "--policy", "topk:a+p", *more, "--no-learn", "--format", "json"]
     policy = ["--policy", POLICIES[int(rng.integers(3))]] if kind != "npz" else []
     more = ["--segment", "country"] if kind != "npz" and rng.random() < 0.3 else []
     if kind not in ("npz", "toml") and rng.random() < 0.4:  # streamed

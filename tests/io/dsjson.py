@@ -46,9 +46,11 @@ def coffee(rows: int = 2000, seed: int = 0) -> Coffee:
 def _line(row: int, morning: bool, menu: list[str], p: Any, chosen: int, reward: float) -> dict[str, Any]:
     order = [chosen, *(at for at in range(3) if at != chosen)]
     return {
-        "_label_cost": -reward, "_label_probability": float(p[chosen]), "_label_Action": chosen + 1, "_labelIndex": chosen,
+        "_label_cost": -reward, "_label_probability": float(p[chosen]), "_label_Action": chosen + 1,
+        "_labelIndex": chosen,
         "o": [{"v": reward, "EventId": f"e{row}", "ActionTaken": False}],
-        "Timestamp": f"2026-03-{1 + row // 86400 % 28:02d}T{row // 3600 % 24:02d}:{row // 60 % 60:02d}:{row % 60:02d}.1230000Z",
+        "Timestamp":
+            f"2026-03-{1 + row // 86400 % 28:02d}T{row // 3600 % 24:02d}:{row // 60 % 60:02d}:{row % 60:02d}.1230000Z",
         "Version": "1", "EventId": f"e{row}", "a": [at + 1 for at in order],
         "c": {
             "User": {"time": "morning" if morning else "evening", "visits": row % 7},

@@ -55,7 +55,8 @@ def server() -> Iterator[str]:
         secret.write_text(password)
         secret.chmod(0o644)  # it is in a folder of mode 700
         call(
-            str(programs / "initdb"), "-D", data, "-U", "tester", "-A", "scram-sha-256", f"--pwfile={secret}", "-E", "UTF8",
+            str(programs / "initdb"), "-D", data, "-U", "tester", "-A", "scram-sha-256", f"--pwfile={secret}", "-E",
+            "UTF8",
             "--no-sync",
         )  # fmt: skip
         options = f"-c listen_addresses='' -c unix_socket_directories={folder} -c fsync=off"

@@ -346,7 +346,7 @@ CASES: dict[str, Case] = {
     "no such attribute": policy("python:math:nothing", "math has no attribute 'nothing'"),
     "an object that is no policy": policy("python:math:pi", "is a float: expected a function of contexts"),
     "half a Python name": policy("python:math", "expected python:MODULE:ATTRIBUTE"),
-    "a function that fails": policy("python:json:loads", "'python:json:loads' failed on contexts of shape"),
+    "a function that fails": policy("python:json:loads", "policy python:json:loads failed on contexts of shape"),
     "a function of the wrong shape": policy("python:numpy:exp", "expected probabilities of shape"),
     # options
     "an unknown estimator": policy(

@@ -31,7 +31,8 @@ def table() -> pa.Table:
     return pa.table({
         "at": np.datetime64("2026-01-01T00:00:00", "us") + np.arange(ROWS) * np.timedelta64(1, "s"),
         "action": np.array(["a", "b", "007"])[rng.integers(0, 3, ROWS)], "reward": rng.random(ROWS).round(6),
-        "propensity": np.full(ROWS, 1 / 3), "x_age": rng.integers(0, 9, ROWS), "user_id": [f"u{at % 500}" for at in range(ROWS)],
+        "propensity": np.full(ROWS, 1 / 3), "x_age": rng.integers(0, 9, ROWS),
+        "user_id": [f"u{at % 500}" for at in range(ROWS)],
     })  # fmt: skip
 
 
@@ -52,7 +53,9 @@ def postgres() -> Iterator[str]:
         with driver.connect(url) as connection:
             with connection.cursor() as cursor:
                 cursor.adbc_ingest("clicks", table())
-                cursor.execute("alter table clicks add column exact numeric(9,6), add column spent interval, add column key uuid")
+                cursor.execute(
+                    "alter table clicks add column exact numeric(9,6), add column spent interval, add column key uuid"
+                )
                 cursor.execute("update clicks set exact = reward, spent = '1 day', key = gen_random_uuid()")
             connection.commit()
         yield url
@@ -62,7 +65,9 @@ def postgres() -> Iterator[str]:
 def sqlite(tmp_path: Path) -> str:
     path = tmp_path / "log.db"
     with sqlite3.connect(path) as connection:
-        connection.execute("create table clicks (at text, action text, reward real, propensity real, x_age int, user_id text)")
+        connection.execute(
+            "create table clicks (at text, action text, reward real, propensity real, x_age int, user_id text)"
+        )
         rows = [tuple(row.values()) for row in table().set_column(0, "at", table()["at"].cast(pa.string())).to_pylist()]
         connection.executemany("insert into clicks values (?, ?, ?, ?, ?, ?)", rows)
     connection.close()
@@ -75,7 +80,9 @@ def same(source: Any, parquet: Path) -> None:
     assert ours.log.fingerprint == theirs.log.fingerprint
     assert ours.actions == ("007", "a", "b")
     scanned = cael.evaluate(cael.scan(source, ROLES), "uniform", learn=False)
-    assert [row.value for row in scanned] == [row.value for row in cael.evaluate(cael.scan(parquet, ROLES), "uniform", learn=False)]
+    assert [row.value for row in scanned] == [
+        row.value for row in cael.evaluate(cael.scan(parquet, ROLES), "uniform", learn=False)
+    ]
 
 
 def test_postgresql(postgres: str, parquet: Path) -> None:
@@ -104,7 +111,11 @@ def test_duckdb(tmp_path: Path, parquet: Path) -> None:
 
 
 def test_the_command_reads_it(sqlite: str, capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (["evaluate", sqlite, "--policy", "uniform", "--no-learn"], ["audit", sqlite], ["plan", sqlite, "--policy", "uniform"]):
+    for words in (
+        ["evaluate", sqlite, "--policy", "uniform", "--no-learn"],
+        ["audit", sqlite],
+        ["plan", sqlite, "--policy", "uniform"],
+    ):
         app([*words, "--table", "clicks", "--timestamp", "at"], result_action="return_value")
         assert "The query has no ORDER BY" in " ".join(capsys.readouterr().out.split())
 
@@ -114,7 +125,13 @@ def test_the_row_order_is_asked_for(sqlite: str) -> None:
     assert not any("ORDER BY" in note for note in ordered.notes)
 
 
-WRONG = ["select nope from clicks", "drop table clicks", "insert into clicks (reward) values (1)", "select 1; select 2", "delete from clicks"]
+WRONG = [
+    "select nope from clicks",
+    "drop table clicks",
+    "insert into clicks (reward) values (1)",
+    "select 1; select 2",
+    "delete from clicks",
+]
 
 
 @pytest.mark.parametrize("sql", WRONG)
@@ -155,13 +172,17 @@ def test_the_answer_shows_no_credential(postgres: str, tmp_path: Path) -> None:
     assert password is not None
     done = [
         subprocess.run(
-            [sys.executable, "-c", "from cael.cli import main; main()", "evaluate", postgres, "--query", "select * from clicks order by at",
-             "--policy", "uniform", "--no-learn", "--timestamp", "at", "--format", format, "--out", str(tmp_path / f"{format}.html")],
+            [sys.executable, "-c", "from cael.cli import main; main()", "evaluate", postgres, "--query",
+            "select * from clicks order by at",
+             "--policy", "uniform", "--no-learn", "--timestamp", "at", "--format", format, "--out",
+             str(tmp_path / f"{format}.html")],
             capture_output=True, text=True, check=True,
         )
         for format in ("table", "json", "markdown")
     ]  # fmt: skip
-    texts = [text for run in done for text in (run.stdout, run.stderr)] + [p.read_text() for p in tmp_path.glob("*.html")]
+    texts = [text for run in done for text in (run.stdout, run.stderr)] + [
+        p.read_text() for p in tmp_path.glob("*.html")
+    ]
     assert len(texts) == 9
     assert not any(password[1] in text for text in texts)
 
@@ -171,7 +192,9 @@ def test_negative_control_the_secrets_are_known() -> None:
     assert masked(f"postgresql://me:{SECRET}@nowhere.invalid:5/logs?x=1") == "postgresql://nowhere.invalid:5/logs"
 
 
-@pytest.mark.parametrize("url", ["mysql://localhost/x", "https://example.invalid/log.parquet", "log.parquet", "s3://bucket/log"])
+@pytest.mark.parametrize(
+    "url", ["mysql://localhost/x", "https://example.invalid/log.parquet", "log.parquet", "s3://bucket/log"]
+)
 def test_other_addresses_are_refused(url: str) -> None:
     with pytest.raises(InputError, match="postgresql://"):
         cael.io.Query(url, "select 1")
@@ -211,9 +234,19 @@ def test_two_columns_of_one_name(sqlite: str) -> None:
 
 @pytest.mark.long
 def test_the_temporary_file_goes_when_the_process_is_ended(postgres: str, tmp_path: Path) -> None:
-    sql = "select i % 3 as action, random() as reward, 1/3.0::float8 as propensity from generate_series(1, 100000000) i order by i"
-    words = [sys.executable, "-c", "from cael.cli import main; main()", "evaluate", postgres, "--query", sql.replace(" order by i", "")]
-    process = subprocess.Popen(words, env={"TMPDIR": str(tmp_path), "PYTHONPATH": ":".join(sys.path)}, stdout=subprocess.DEVNULL)
+    rows = "i % 3 as action, random() as reward, 1/3.0::float8 as propensity from generate_series(1, 100000000) i"
+    words = [
+        sys.executable,
+        "-c",
+        "from cael.cli import main; main()",
+        "evaluate",
+        postgres,
+        "--query",
+        f"select {rows}",
+    ]
+    process = subprocess.Popen(
+        words, env={"TMPDIR": str(tmp_path), "PYTHONPATH": ":".join(sys.path)}, stdout=subprocess.DEVNULL
+    )
     deadline = time.monotonic() + 60
     while not list(tmp_path.rglob("query")) and time.monotonic() < deadline:
         time.sleep(0.1)

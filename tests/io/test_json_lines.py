@@ -25,7 +25,8 @@ def rows(n: int = 300) -> list[dict[str, Any]]:
         {
             "action": ["7", "007", "b"][row % 3], "reward": float(rng.random()) if row else 1, "propensity": 1 / 3,
             "context": {"age": int(rng.integers(9)), "device": {"kind": "x" if row % 2 else "y"}},
-            "top": ["b", "7", "007"], "chance": [0.5, 0.25, 0.25], "at": f"2026-01-01T00:{row // 60:02d}:{row % 60:02d}Z",
+            "top": ["b", "7", "007"], "chance": [0.5, 0.25, 0.25],
+            "at": f"2026-01-01T00:{row // 60:02d}:{row % 60:02d}Z",
         }
         for row in range(n)
     ]  # fmt: skip
@@ -57,7 +58,10 @@ def test_the_same_log_as_in_parquet(tmp_path: Path, name: str) -> None:
     assert ours.actions == ("007", "7", "b")
     assert ours.log.fingerprint == theirs.log.fingerprint
     policy = "topk:top+chance"
-    assert cael.IPS().estimate(ours.log, ours.policy(policy)).value == cael.IPS().estimate(theirs.log, theirs.policy(policy)).value
+    assert (
+        cael.IPS().estimate(ours.log, ours.policy(policy)).value
+        == cael.IPS().estimate(theirs.log, theirs.policy(policy)).value
+    )
 
 
 def test_a_scan_gives_the_same(tmp_path: Path) -> None:
@@ -128,7 +132,9 @@ def test_a_file_without_lines_has_no_log(tmp_path: Path) -> None:
 
 
 def test_lists_of_objects_are_left_out_and_said(tmp_path: Path) -> None:
-    lines = [{"action": row % 2, "reward": 1.0, "propensity": 0.5, "items": [{"k": 1}], "e": {}, "l": []} for row in range(4)]
+    lines = [
+        {"action": row % 2, "reward": 1.0, "propensity": 0.5, "items": [{"k": 1}], "e": {}, "l": []} for row in range(4)
+    ]
     table = cael.io.open_log(written(tmp_path / "log.jsonl", lines))
     assert any("'items'" in note for note in table.notes)
 

@@ -11,7 +11,9 @@ import pytest
 import cael
 from cael.errors import InputError
 
-TABLE = pa.table({"action": [0, 1, 2] * 100, "reward": [0.1, 0.2, 0.3] * 100, "propensity": [1 / 3] * 300, "x_day": [1, 2, 3] * 100})
+TABLE = pa.table(
+    {"action": [0, 1, 2] * 100, "reward": [0.1, 0.2, 0.3] * 100, "propensity": [1 / 3] * 300, "x_day": [1, 2, 3] * 100}
+)
 
 
 @pytest.fixture

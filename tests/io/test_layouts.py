@@ -28,7 +28,8 @@ def eppo(folder: Path) -> tuple[Path, Path, float]:
     bought = rng.random(ROWS) < chance
     events = [
         {
-            "timestamp": f"2026-05-{1 + row // 60:02d}T10:{row % 60:02d}:00.000Z", "featureFlag": "shoes", "bandit": "shoe_bandit",
+            "timestamp": f"2026-05-{1 + row // 60:02d}T10:{row % 60:02d}:00.000Z", "featureFlag": "shoes",
+            "bandit": "shoe_bandit",
             "subject": f"s{row}", "action": BRANDS[action[row]], "actionProbability": [0.5, 0.3, 0.2][action[row]],
             "optimalityGap": 0.1, "modelVersion": "v1", "subjectNumericAttributes": {"age": float(age[row])},
             "subjectCategoricalAttributes": {"country": "USA"}, "actionNumericAttributes": {"price": 1.0},
@@ -40,9 +41,14 @@ def eppo(folder: Path) -> tuple[Path, Path, float]:
     log.write_text("".join(json.dumps(event) + "\n" for event in events))
     rows = rng.permutation(np.flatnonzero(bought))
     pyarrow.csv.write_csv(
-        pa.table({"subject": [f"s{row}" for row in rows] + ["s-other"], "revenue": [1.0] * (len(rows) + 1)}), folder / "buys.csv"
+        pa.table({"subject": [f"s{row}" for row in rows] + ["s-other"], "revenue": [1.0] * (len(rows) + 1)}),
+        folder / "buys.csv",
     )
-    return log, folder / "buys.csv", float(np.mean([np.clip(0.2 + 0.15 * at + 0.002 * age, 0, 1).mean() for at in range(3)]))
+    return (
+        log,
+        folder / "buys.csv",
+        float(np.mean([np.clip(0.2 + 0.15 * at + 0.002 * age, 0, 1).mean() for at in range(3)])),
+    )
 
 
 def test_eppo(tmp_path: Path) -> None:
@@ -92,14 +98,20 @@ LOG: dict[str, Any] = {"id": [1, 2, 3], "action": [0, 1, 0], "propensity": [0.5]
         ({**LOG, "reward": [1.0] * 3}, {"id": [1, 2, 3], "reward": [1.0] * 3}, "both have a column 'reward'"),
     ],
 )
-def test_joins_that_would_be_wrong_are_refused(tmp_path: Path, log: dict[str, Any], rewards: dict[str, Any], said: str) -> None:
+def test_joins_that_would_be_wrong_are_refused(
+    tmp_path: Path, log: dict[str, Any], rewards: dict[str, Any], said: str
+) -> None:
     with pytest.raises(InputError, match=said):
-        cael.read(cael.io.Joined(written(tmp_path / "log.parquet", **log), written(tmp_path / "r.parquet", **rewards), "id"))
+        cael.read(
+            cael.io.Joined(written(tmp_path / "log.parquet", **log), written(tmp_path / "r.parquet", **rewards), "id")
+        )
 
 
 def test_rows_keep_their_order(tmp_path: Path) -> None:
     log = written(tmp_path / "log.parquet", **{**LOG, "id": ["3", "1", "2"]})
-    log_table = cael.read(cael.io.Joined(log, written(tmp_path / "r.parquet", id=[1, 2, 3], reward=[1.0, 2.0, 3.0]), "id"))
+    log_table = cael.read(
+        cael.io.Joined(log, written(tmp_path / "r.parquet", id=[1, 2, 3], reward=[1.0, 2.0, 3.0]), "id")
+    )
     assert log_table.rewards.tolist() == [3.0, 1.0, 2.0]
 
 
@@ -112,12 +124,16 @@ def test_growthbook(tmp_path: Path) -> None:
     chance = np.array([[0.5, 0.3, 0.2], [0.2, 0.3, 0.6]])
     rewards = (rng.random(ROWS) < chance[leaf, variation]).astype(float)
     log = written(
-        tmp_path / "exposures.parquet", user_id=[f"u{row}" for row in range(ROWS)], timestamp=np.arange(ROWS), experiment_id=["e"] * ROWS,
-        variation_id=variation, leaf_id=leaf, bandit_version=[1] * ROWS, variation_weights=weights.tolist(), x_country=leaf,
+        tmp_path / "exposures.parquet", user_id=[f"u{row}" for row in range(ROWS)], timestamp=np.arange(ROWS),
+        experiment_id=["e"] * ROWS,
+        variation_id=variation, leaf_id=leaf, bandit_version=[1] * ROWS, variation_weights=weights.tolist(),
+        x_country=leaf,
     )  # fmt: skip
     orders = written(tmp_path / "orders.parquet", user_id=[f"u{row}" for row in range(ROWS)], converted=rewards)
     table = cael.io.open_log(
-        cael.io.Joined(log, orders, "user_id"), {"layout": "growthbook", "reward": "converted"}, logging="dense:variation_weights"
+        cael.io.Joined(log, orders, "user_id"),
+        {"layout": "growthbook", "reward": "converted"},
+        logging="dense:variation_weights",
     )
     assert table.log.propensities == pytest.approx(weights[np.arange(ROWS), variation])
     assert table.columns.cluster == "user_id"
@@ -126,7 +142,13 @@ def test_growthbook(tmp_path: Path) -> None:
 
 
 def test_attributes_in_one_column_are_refused(tmp_path: Path) -> None:
-    path = written(tmp_path / "e.parquet", action=[0, 1], reward=[1.0, 0.0], actionProbability=[0.5, 0.5], subjectNumericAttributes=["{}"] * 2)
+    path = written(
+        tmp_path / "e.parquet",
+        action=[0, 1],
+        reward=[1.0, 0.0],
+        actionProbability=[0.5, 0.5],
+        subjectNumericAttributes=["{}"] * 2,
+    )
     with pytest.raises(InputError, match="JSON lines"):
         cael.read(path, {"layout": "eppo"})
 

@@ -29,8 +29,8 @@ Format: TypeAlias = Literal["table", "json", "markdown"]
 Log = Annotated[
     str,
     Parameter(
-        help="A file (Parquet, CSV, Arrow, JSON lines, dsjson, .npz), a folder of them, a pattern in quotes, a Delta or "
-        "Iceberg table, or with --query a DuckDB file or the URL of a database."
+        help="A file (Parquet, CSV, Arrow, JSON lines, dsjson, .npz), a folder of them, a pattern in quotes, a Delta "
+        "or Iceberg table, or with --query a DuckDB file or the URL of a database."
     ),
 ]
 Columns_ = Annotated[Columns | None, Parameter(name="*", group="Columns", consume_multiple=True, negative=())]
@@ -61,7 +61,8 @@ class Reading:
     n_actions: MaybeWhole = None
     "The number of actions, where they are numbered 0 .. n-1 and the log need not hold all."
     logging: str | None = None
-    "The logging policy, in any of the forms of a policy; 'estimate' or 'estimate:MODEL' (logistic, products, boosting, python:MODULE:CLASSIFIER) estimates it, 'none' does without."
+    "The logging policy, in any of the forms of a policy; 'estimate' or 'estimate:MODEL' (logistic, products, "
+    "boosting, python:MODULE:CLASSIFIER) estimates it, 'none' does without."
     drop_invalid: Flag = False
     "Leave out rows with missing or impossible values, and report them, instead of refusing the log."
     query: str | None = None

@@ -106,8 +106,8 @@ def example(
     Parameters
     ----------
     name
-        Which: a news site, heavy-tailed revenue, a mailing, a recommender whose catalogue changes, ads in the format of Vowpal
-        Wabbit, a router among language models.
+        Which: a news site, heavy-tailed revenue, a mailing, a recommender whose catalogue changes, ads in the format
+        of Vowpal Wabbit, a router among language models.
     folder
         Where to; the current folder if not given.
     seed

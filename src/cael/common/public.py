@@ -54,9 +54,10 @@ from cael.outcomes import Ridge as Ridge
 from cael.outcomes import Sampled as Sampled
 from cael.outcomes import SklearnOutcome as SklearnOutcome
 from cael.policies.among import AmongEligible as AmongEligible
+from cael.policies.chosen import Choice as Choice
 from cael.policies.factorised import FactorisedSoftmax as FactorisedSoftmax
+from cael.policies.from_model import FromModel as FromModel
 from cael.policies.mixture import Mixture as Mixture
-from cael.policies.policy import FromModel as FromModel
 from cael.policies.policy import LoggedOnly as LoggedOnly
 from cael.policies.policy import Policy as Policy
 from cael.policies.policy import Tabular as Tabular

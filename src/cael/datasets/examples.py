@@ -1,5 +1,5 @@
-"""Generated logs: of a news site, small enough to ship (which article stood on top, and was it clicked?), and of five others
-that are made when they are asked for."""
+"""Generated logs: of a news site, small enough to ship (which article stood on top, and was it clicked?), and of five
+others that are made when they are asked for."""
 
 from __future__ import annotations
 

@@ -35,8 +35,8 @@ class MovieLens:
         return len(self.ratings)
 
     def catalogue(self, films: int = 200, rank: int = 8) -> tuple[Floats, Floats, Floats]:
-        """A bandit whose truth is known: contexts of the people, the chance that each likes each of the most rated films,
-        and the films' genres.
+        """A bandit whose truth is known: contexts of the people, the chance that each likes each of the most rated
+        films, and the films' genres.
 
         The chances (people, films) come from a matrix of that rank, fitted to the ratings by a truncated singular value
         decomposition of their deviations from the means of people and films; what nobody rated is 0 there. So they are
@@ -72,14 +72,17 @@ def _means(groups: Ints, values: Floats, n: int) -> Floats:
 
 
 def movielens(path: Path | None = None) -> MovieLens:
-    """MovieLens 100K (Harper and Konstan 2015, ACM Transactions on Interactive Intelligent Systems 5): 943 people, 1,682 films.
+    """MovieLens 100K (Harper and Konstan 2015, ACM Transactions on Interactive Intelligent Systems 5): 943 people,
+    1,682 films.
 
-    path: a folder with ml-100k.inter, ml-100k.item and ml-100k.user; by default it is fetched from the wheel of RecBole (MIT
-    licence). The data are for research; their licence asks for the citation and forbids commercial use without leave of
-    GroupLens.
+    path: a folder with ml-100k.inter, ml-100k.item and ml-100k.user; by default it is fetched from the wheel of
+    RecBole (MIT licence). The data are for research; their licence asks for the citation and forbids commercial use
+    without leave of GroupLens.
     """
     folder = fetch(MOVIELENS) / FOLDER if path is None else path
-    ratings, items, users = (_lines(folder / f"ml-100k.{name}", n) for name, n in (("inter", 4), ("item", 4), ("user", 5)))
+    ratings, items, users = (
+        _lines(folder / f"ml-100k.{name}", n) for name, n in (("inter", 4), ("item", 4), ("user", 5))
+    )
     person = {row[0]: at for at, row in enumerate(users)}
     film = {row[0]: at for at, row in enumerate(items)}
     genre_names = tuple(sorted({genre for row in items for genre in row[3].split()}))
@@ -87,7 +90,8 @@ def movielens(path: Path | None = None) -> MovieLens:
     numbers: Array = np.array([[row[2], row[3]] for row in ratings], dtype=np.float64)
     return MovieLens(
         np.array([person[row[0]] for row in ratings]), np.array([film[row[1]] for row in ratings]), numbers[:, 0],
-        numbers[:, 1].astype(np.int64), np.array([float(row[1]) for row in users]), np.array([float(row[2] == "F") for row in users]),
+        numbers[:, 1].astype(np.int64), np.array([float(row[1]) for row in users]),
+        np.array([float(row[2] == "F") for row in users]),
         tuple(row[1] for row in items), genres, genre_names,
     )  # fmt: skip
 

@@ -51,7 +51,8 @@ def times(n: int, step: int) -> Array:
 
 
 def revenue(seed: int) -> Example:
-    """A shop that shows one of three offers. Few visitors buy, and a few of them spend very much (log-normal, sigma 1.3)."""
+    """A shop that shows one of three offers. Few visitors buy, and a few of them spend very much (log-normal, sigma
+    1.3)."""
     rng = np.random.default_rng([seed, 1])
     n, offers = 6000, np.array(["none", "ten_percent", "free_shipping"])
     past = np.round(rng.lognormal(3, 1, n), 2)
@@ -61,7 +62,7 @@ def revenue(seed: int) -> Example:
     best = (buys * mean).argmax(axis=1)
     p = 0.7 * softmax(np.column_stack([np.zeros(n), 0.5 * (past > 20), 0.5 * (days > 30)])) + 0.1
     action = drawn(p, rng)
-    spend = np.round(mean[action] * rng.lognormal(-1.3**2 / 2, 1.3, n), 2)
+    spend = np.round(mean[action] * rng.lognormal(-(1.3**2) / 2, 1.3, n), 2)
     bought = rng.random(n) < buys[np.arange(n), action]
     rows = {
         "decision_id": np.arange(n), "timestamp": times(n, 90), "x_past_spend": past, "x_days_since": days,
@@ -114,11 +115,14 @@ def recommender(seed: int) -> Example:
         "eligible": titles[shelf].tolist(), "new_probabilities": new.tolist(),
     }  # fmt: skip
     spec = "topk:eligible+new_probabilities"
-    return Example({"recommender.jsonl": rows}, {spec: value(q, new), "uniform": float(q.mean()), "logging": value(q, p)})
+    return Example(
+        {"recommender.jsonl": rows}, {spec: value(q, new), "uniform": float(q.mean()), "logging": value(q, p)}
+    )
 
 
 def ads(seed: int) -> Example:
-    """An auction's candidates, 5 of 40 ads for each request, as Vowpal Wabbit logs them; and a new model's probabilities."""
+    """An auction's candidates, 5 of 40 ads for each request, as Vowpal Wabbit logs them; and a new model's
+    probabilities."""
     rng = np.random.default_rng([seed, 4])
     n, k = 4000, 5
     names, price = [f"ad-{at:02d}" for at in range(40)], np.round(rng.uniform(0.2, 1.0, 40), 2)
@@ -129,7 +133,10 @@ def ads(seed: int) -> Example:
     p, new = 0.3 / k + 0.7 * softmax(3 * price[ad]), softmax(6 * price[ad] * click)
     at, rows_ = drawn(p, rng), np.arange(n)
     reward = (rng.random(n) < click[rows_, at]) * price[ad[rows_, at]]
-    lines = [_decision(row, names, ad[row], p[row], int(at[row]), float(reward[row]), int(page[row]), price) for row in rows_]
+    lines = [
+        _decision(int(row), names, ad[row], p[row], int(at[row]), float(reward[row]), int(page[row]), price)
+        for row in rows_
+    ]
     table = {
         "decision_id": np.repeat([f"ad{row}" for row in range(n)], k), "action": np.array(names)[ad].ravel(),
         "probability": new.ravel(),
@@ -156,7 +163,8 @@ def _decision(
 
 
 def llm_router(seed: int) -> Example:
-    """Requests that four language models can answer, at different prices. Long prompts and code need the larger ones."""
+    """Requests that four language models can answer, at different prices. Long prompts and code need the larger
+    ones."""
     rng = np.random.default_rng([seed, 5])
     n, models = 6000, np.array(["small", "medium", "large", "reasoning"])
     tokens, code = np.round(rng.lognormal(6, 1, n)), rng.random(n) < 0.3
@@ -175,7 +183,11 @@ def llm_router(seed: int) -> Example:
         "propensity": p[np.arange(n), action], "router": models[target],
     }  # fmt: skip
     clipped = _clipped_mean(q, 0.15)
-    truth = {"choice:router": value(clipped, np.eye(4)[target]), "uniform": float(clipped.mean()), "logging": value(clipped, p)}
+    truth = {
+        "choice:router": value(clipped, np.eye(4)[target]),
+        "uniform": float(clipped.mean()),
+        "logging": value(clipped, p),
+    }
     costs = {"choice:router, --reward cost": value(cost, np.eye(4)[target]), "logging, --reward cost": value(cost, p)}
     return Example({"llm_router.jsonl": rows}, truth | costs)
 

@@ -14,7 +14,8 @@ from cael.errors import InputError
 from cael.log.logged import LoggedData
 from cael.policies.policy import Tabular
 
-PATIENT = ("age", "wtkg", "hemo", "homo", "drugs", "karnof", "oprior", "z30", "preanti", "race", "gender", "str2", "symptom",
+PATIENT = ("age", "wtkg", "hemo", "homo", "drugs", "karnof", "oprior", "z30", "preanti", "race", "gender", "str2",
+"symptom",
            "cd40", "cd80")  # fmt: skip
 """What was known of a patient of ACTG 175 before treatment."""
 PERSON = ("xage", "female", "linc", "disea", "num", "black", "child")
@@ -51,13 +52,15 @@ class Trial:
         """Some of its rows."""
         people = None if self.people is None else self.people[rows]
         return Trial(
-            self.contexts[rows], self.names, self.arms[rows], self.arm_names, self.outcomes[rows], self.probabilities[rows], people
+            self.contexts[rows], self.names, self.arms[rows], self.arm_names, self.outcomes[rows],
+            self.probabilities[rows], people
         )  # fmt: skip
 
     def log(self) -> LoggedData:
         """The trial as a log: who was given what, with which probability, and what became of it."""
         return LoggedData(
-            self.contexts, self.arms, self.outcomes, self.propensities, logging=Tabular(self.probabilities), clusters=self.people
+            self.contexts, self.arms, self.outcomes, self.propensities, logging=Tabular(self.probabilities),
+            clusters=self.people
         )  # fmt: skip
 
 
@@ -76,25 +79,24 @@ def actg175(path: Path | None = None) -> Trial:
 def rand_hie(path: Path | None = None) -> Trial:
     """The RAND Health Insurance Experiment (Newhouse 1993; data of Cameron and Trivedi 2005): 20,190 person-years.
 
-    The arm is the insurance plan by what the family paid itself: nothing, a quarter, a half, nearly all, or an individual
-    deductible. The outcome is the number of visits to a doctor in the year. Families were assigned within six sites, with
-    probabilities that are not in the data: each propensity is the share of the site's persons that have the plan. Years
-    of a person are a cluster. path: randhie.csv; by default it is fetched from the wheel of statsmodels (data in the
-    public domain).
+    The arm is the insurance plan by what the family paid itself: nothing, a quarter, a half, nearly all, or an
+    individual deductible. The outcome is the number of visits to a doctor in the year. Families were assigned within
+    six sites, with probabilities that are not in the data: each propensity is the share of the site's persons that
+    have the plan. Years of a person are a cluster. path: randhie.csv; by default it is fetched from the wheel of
+    statsmodels (data in the public domain).
     """
     table = _table(_path(RAND_HIE, path), (*PERSON, "coins", "idp", "site", "zper", "mdvis"))
     shares = np.searchsorted([0, 25, 50, 95], table["coins"].clip(max=95))
     arms = np.where(table["idp"] == 1, 4, shares).astype(np.intp)
     people = np.unique(table["zper"], return_inverse=True)[1].astype(np.intp)
-    shares_of_site = shares_within(arms, table["site"], people)
+    shares_of_site = shares_within(arms, table["site"])
     return Trial(_columns(table, PERSON), PERSON, arms, PLANS, table["mdvis"], shares_of_site, people)
 
 
-def shares_within(arms: Ints, site: Array, people: Ints) -> Floats:
-    """(n, k) the shares of the people of the row's site who have each arm."""
-    _, first = np.unique(people, return_index=True)
+def shares_within(arms: Ints, site: Array) -> Floats:
+    """(n, k) the shares of the rows of a site that have each arm."""
     counts = np.zeros((int(site.max()) + 1, int(arms.max()) + 1))
-    np.add.at(counts, (site[first].astype(np.intp), arms[first]), 1)
+    np.add.at(counts, (site.astype(np.intp), arms), 1)
     rows = counts[site.astype(np.intp)]
     return np.asarray(rows / rows.sum(axis=1, keepdims=True))
 

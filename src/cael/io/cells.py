@@ -92,9 +92,21 @@ def measured(column: str, chunks: list[Any]) -> tuple[Floats, list[Flaw]]:
 def propensities(column: str, chunks: list[Any]) -> tuple[Floats, list[Flaw]]:
     """As `numbers`, in (0, 1]."""
     values, wrong = numbers(column, chunks)
+    _refuse_percent(column, values)
     small = (values > 0) & (values < 1 / LARGEST)
     masks = {"is not above 0": values <= 0, "is above 1": values > 1, f"is below {1 / LARGEST:g}": small}
     return values, [*wrong, *flaws(column, masks, values)]
+
+
+def _refuse_percent(column: str, values: Floats) -> None:
+    """Refuse propensities that are percent: most are above 1, and none above 100."""
+    above = int((values > 1).sum())
+    if 2 * above > len(values) and float(np.nanmax(values)) <= 100 and float(np.nanmin(values)) >= 0:
+        raise InputError(
+            f"column {column!r} holds propensities in percent: expected probabilities in (0, 1]; {above:,} of "
+            f"{len(values):,} are above 1 and none is above 100, such as {values[values > 1][0]:g}. Divide the column "
+            "by 100."
+        )
 
 
 def _numbers(column: str, chunk: Any) -> tuple[Floats, Ints, str]:

@@ -24,7 +24,8 @@ def tables_in(path: str | Path | Query | Joined) -> tuple[File, ...]:
         return read_query(path)
     if is_url(str(path)) or kind_of(str(path)) == "duckdb":
         raise InputError(
-            f"{masked(str(path))} is a database or an address: say which rows, with --query \"select ...\" or --table NAME; in "
+            f'{masked(str(path))} is a database or an address: say which rows, with --query "select ..." or --table '
+            "NAME; in "
             'Python cael.io.Query(url, "select ...").'
         )
     lake = lake_of(Path(path)) if Path(path).is_dir() else None

@@ -1,4 +1,5 @@
-"""Types of databases as those that a log takes: exact decimals as numbers, anything without a place in Parquet as text."""
+"""Types of databases as those that a log takes: exact decimals as numbers, anything without a place in Parquet as
+text."""
 
 from __future__ import annotations
 

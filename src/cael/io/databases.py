@@ -1,4 +1,5 @@
-"""Logs in databases: a URL or a DuckDB file, and a query, run once. Nothing is written there; credentials are not shown."""
+"""Logs in databases: a URL or a DuckDB file, and a query, run once. Nothing is written there; credentials are not
+shown."""
 
 from __future__ import annotations
 
@@ -42,11 +43,15 @@ class Query:
 
     def __post_init__(self) -> None:
         if (self.sql is None) == (self.table is None):
-            raise InputError(f"{masked(self.url)}: say which rows, with a query (--query) or a table (--table), and not both.")
+            raise InputError(
+                f"{masked(self.url)}: say which rows, with a query (--query) or a table (--table), and not both."
+            )
         if kind_of(self.url) is None:
             raise InputError(
-                f"{masked(self.url)}: a query goes to postgresql://..., sqlite:///FILE or a DuckDB file (.duckdb, .ddb). Of "
-                "another database, export the rows to Parquet, or read them with its ADBC driver: cael.read takes readers "
+                f"{masked(self.url)}: a query goes to postgresql://..., sqlite:///FILE or a DuckDB file (.duckdb, "
+                ".ddb). Of "
+                "another database, export the rows to Parquet, or read them with its ADBC driver: cael.read takes "
+                "readers "
                 "of Arrow."
             )
 
@@ -69,7 +74,7 @@ def is_url(text: str) -> bool:
 
 
 def kind_of(url: str) -> str | None:
-    """"postgresql", "sqlite" or "duckdb"; None for what is none of them."""
+    """ "postgresql", "sqlite" or "duckdb"; None for what is none of them."""
     scheme = url.partition("://")[0].lower() if is_url(url) else ""
     if scheme in POSTGRES:
         return "postgresql"
@@ -99,7 +104,9 @@ def secrets_in(url: str) -> list[str]:
     login = re.split(r"[?#]", rest, maxsplit=1)[0].rpartition("@")[0]
     values = [login, *login.split(":", 1)[1:]]
     values += [value for name, value in parse_qsl(urlsplit(url).query) if name.lower() in SECRETS]
-    values += [part for value in values for part in re.split("[:/@?#&=]", value) if len(part) > 3]  # as a driver may split it
+    values += [
+        part for value in values for part in re.split("[:/@?#&=]", value) if len(part) > 3
+    ]  # as a driver may split it
     both = {url, *values, *map(unquote, values)}
     return sorted((value for value in both if value), key=len, reverse=True)
 
@@ -115,7 +122,9 @@ def _said(query: Query) -> Iterator[None]:
         reason = " ".join(str(error).split())
         for secret in secrets_in(query.url):
             reason = reason.replace(secret, "***")
-        raise InputError(f"{query}: the database says: {reason[:400].rstrip('.')}. The query was: {query.text[:200]}") from None
+        raise InputError(
+            f"{query}: the database says: {reason[:400].rstrip('.')}. The query was: {query.text[:200]}"
+        ) from None
 
 
 def read_query(query: Query) -> tuple[File, ...]:
@@ -155,8 +164,13 @@ def _sqlite(query: Query) -> Iterator[Any]:
     driver = extra("adbc_driver_sqlite.dbapi", "sql", f"{query} is an SQLite database")
     path = Path(unquote(query.url.partition("://")[2].partition("?")[0].removeprefix("/")))
     if not path.is_file():
-        raise InputError(f"{query}: there is no file {path}. sqlite:///log.db is in this folder, sqlite:////data/log.db in /data.")
-    with closing(driver.connect(f"{path.resolve().as_uri()}?mode=ro")) as connection, closing(connection.cursor()) as cursor:
+        raise InputError(
+            f"{query}: there is no file {path}. sqlite:///log.db is in this folder, sqlite:////data/log.db in /data."
+        )
+    with (
+        closing(driver.connect(f"{path.resolve().as_uri()}?mode=ro")) as connection,
+        closing(connection.cursor()) as cursor,
+    ):
         cursor.execute(query.text)
         yield cursor.fetch_record_batch()
 

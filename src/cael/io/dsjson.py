@@ -6,9 +6,9 @@ and what was known before.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -20,7 +20,8 @@ from cael.io.spool import spooled, temporary
 
 BATCH = 2**13
 NEAR = 1e-3
-"""By so much may the probability of the chosen action differ, relatively, from its place in the list: both are rounded."""
+"""By so much may the probability of the chosen action differ, relatively, from its place in the list: both are
+rounded."""
 IDS = ("_tag", "id", "_id", "action_id", "actionid", "item_id", "itemid")
 """Features that name an action, in this order."""
 MANY = 2000
@@ -30,7 +31,8 @@ MANY = 2000
 @final
 @dataclass
 class Counts:
-    """What a first pass over the lines sees. named: for each way to name actions, in how many decisions it names all."""
+    """What a first pass over the lines sees. named: for each way to name actions, in how many decisions it names
+    all."""
 
     decisions: int = 0
     named: Counter[tuple[str, ...]] = field(default_factory=Counter)
@@ -56,8 +58,8 @@ class Counts:
 @final
 @dataclass(frozen=True)
 class Decision:
-    """One decision of a line. chosen: place in `actions`, the features of all of them. order: places of the eligible ones
-    as logged, with their probabilities. labels: the cost, and what was observed."""
+    """One decision of a line. chosen: place in `actions`, the features of all of them. order: places of the eligible
+    ones as logged, with their probabilities. labels: the cost, and what was observed."""
 
     where: str
     event: Mapping[str, Any]
@@ -91,10 +93,13 @@ def read_dsjson(files: Sequence[File]) -> tuple[File, ...]:
             for decision in decisions_of(file.path, counts):
                 _count(decision, counts)
     if counts.decisions == 0:
-        raise LogError(f"{files[0].path} holds no decision: expected lines with the chosen action, its cost and its probability.")
+        raise LogError(
+            f"{files[0].path} holds no decision: expected lines with the chosen action, its cost and its probability."
+        )
     if len(counts.kinds) > MANY:
         raise InputError(
-            f"{files[0].path} has {len(counts.kinds):,} shared features, more than the {MANY:,} that become columns. Write "
+            f"{files[0].path} has {len(counts.kinds):,} shared features, more than the {MANY:,} that become columns. "
+            "Write "
             "those that matter as a table of columns."
         )
     name = next((key for key in _ways(counts) if counts.named[key] == counts.decisions), None)
@@ -103,8 +108,8 @@ def read_dsjson(files: Sequence[File]) -> tuple[File, ...]:
     for file in files:
         with file.watched():
             rows = _batches(decisions_of(file.path, Counts()), counts, name, schema)
-            kept = {"source": str(file.path), "notes": notes, "actions": counts.labels(name)}
-            written.append(spooled(folder, file.path.name, schema, rows, **kept))
+            parquet = spooled(folder, file.path.name, schema, rows, source=str(file.path))
+            written.append(replace(parquet, notes=notes, actions=counts.labels(name)))
     return tuple(written)
 
 
@@ -144,7 +149,8 @@ def _refuse_sampled(where: str, event: Mapping[str, Any]) -> None:
         raise InputError(f"{where}: pdrop must be a number in [0, 1); got {dropped!r}.")
     if dropped > 0:
         raise InputError(
-            f"{where}: pdrop is {dropped:g}: rows like this one were kept with probability {1 - dropped:g}, and an average "
+            f"{where}: pdrop is {dropped:g}: rows like this one were kept with probability {1 - dropped:g}, and an "
+            "average "
             "that does not weight them is wrong. Sampled rows of dsjson are not supported yet."
         )
 
@@ -152,9 +158,7 @@ def _refuse_sampled(where: str, event: Mapping[str, Any]) -> None:
 def _single(where: str, event: Mapping[str, Any], shared: Mapping[str, Any]) -> Decision:
     chosen = _chosen(where, event, len(shared["_multi"]))
     order = [place - 1 for place in _places(where, "a", event.get("a", []))]
-    return _decision(
-        where, event, shared, chosen, order, event.get("p", []), event, str(event.get("EventId", "")), None
-    )  # fmt: skip
+    return _decision(where, event, shared, chosen, order, event, str(event.get("EventId", "")), None)
 
 
 def _chosen(where: str, event: Mapping[str, Any], count: int) -> int:
@@ -162,10 +166,11 @@ def _chosen(where: str, event: Mapping[str, Any], count: int) -> int:
     index, action = event.get("_labelIndex"), event.get("_label_Action", event.get("_labelAction"))
     if index is None and action is None:
         raise InputError(f"{where} has neither _labelIndex nor _label_Action: which action was chosen?")
-    place = index if index is not None else action - 1 if _is_whole(action) else None
+    place: Any = index if index is not None else int(action) - 1 if action is not None and _is_whole(action) else None
     if not _is_whole(place) or (action is not None and action != place + 1) or not 0 <= place < count:
         raise InputError(
-            f"{where}: _labelIndex is {index!r} and _label_Action {action!r}: expected the place of one of {count} actions, "
+            f"{where}: _labelIndex is {index!r} and _label_Action {action!r}: expected the place of one of {count} "
+            "actions, "
             "counted from 0 and from 1."
         )
     return int(place)
@@ -188,7 +193,9 @@ def _slots(where: str, event: Mapping[str, Any], shared: Mapping[str, Any], coun
     if not isinstance(slots, list) or not isinstance(outcomes, list) or len(slots) != len(outcomes):
         raise InputError(f"{where}: _outcomes must be a list with one entry for each entry of c._slots.")
     if any("_slot_id" in action for action in shared["_multi"] if isinstance(action, dict)):
-        raise InputError(f"{where} is a slate: the actions of a slot are its own. Slates are not supported; write one row a slot.")
+        raise InputError(
+            f"{where} is a slate: the actions of a slot are its own. Slates are not supported; write one row a slot."
+        )
     for at, (slot, outcome) in enumerate(zip(slots, outcomes, strict=True)):
         here = f"{where}, slot {at}"
         if not isinstance(outcome, dict) or not isinstance(slot, dict):
@@ -198,18 +205,21 @@ def _slots(where: str, event: Mapping[str, Any], shared: Mapping[str, Any], coun
             raise InputError(f"{here} has no list _a of its actions, the chosen one first.")
         both = {**shared, **{f"slot_{key}": value for key, value in slot.items() if not key.startswith("_")}}
         name = f"{event.get('EventId', where)}/{at}"
-        yield _decision(here, event, both, order[0], order, outcome.get("_p", []), outcome, name, at)
+        yield _decision(here, event, both, order[0], order, outcome, name, at)
 
 
 def _decision(
-    where: str, event: Mapping[str, Any], shared: Mapping[str, Any], chosen: int, order: Sequence[int], p: Any,
+    where: str, event: Mapping[str, Any], shared: Mapping[str, Any], chosen: int, order: Sequence[int],
     labels: Mapping[str, Any], name: str, slot: int | None,
 ) -> Decision:  # fmt: skip
+    p = labels.get("p", labels.get("_p", []))
     count = len(shared["_multi"])
     if len(set(order)) != len(order) or any(not 0 <= place < count for place in order):
         raise InputError(f"{where}: its list of actions must name different ones of the {count} in c._multi.")
     if not isinstance(p, list) or not all(isinstance(each, int | float) for each in p) or (p and len(p) != len(order)):
-        raise InputError(f"{where}: expected a list of {len(order)} probabilities, one for each action; got {str(p)[:60]}.")
+        raise InputError(
+            f"{where}: expected a list of {len(order)} probabilities, one for each action; got {str(p)[:60]}."
+        )
     observed = labels.get("o", labels.get("_o", []))
     propensity = _propensity(where, labels.get("_label_probability"), chosen, order, p)
     return Decision(
@@ -228,7 +238,8 @@ def _propensity(where: str, given: Any, chosen: int, order: Sequence[int], p: Se
         raise InputError(f"{where}: _label_probability must be a number; got {given!r}.")
     if p and (listed is None or abs(listed - given) > NEAR * max(abs(given), abs(listed))):
         raise InputError(
-            f"{where}: _label_probability is {given:g}, and the list of probabilities says {listed} for the chosen action."
+            f"{where}: _label_probability is {given:g}, and the list of probabilities says {listed} for the chosen "
+            "action."
         )
     return float(given)
 
@@ -259,10 +270,12 @@ def _ways(counts: Counts) -> list[tuple[str, ...]]:
 def _names_all(actions: Sequence[Any]) -> list[tuple[str, ...]]:
     """The features that name every one of these actions, each differently."""
     first = actions[0]
-    keys = [(key,) for key in first] if isinstance(first, dict) else []
-    keys += [(key, inner) for (key,) in keys if isinstance(first[key], dict) for inner in first[key]]
+    keys: list[tuple[str, ...]] = [(key,) for key in first] if isinstance(first, dict) else []
+    keys += [(key, inner) for key, *_ in keys if isinstance(first[key], dict) for inner in first[key]]
     usual = [key for key in keys if key[-1].lower() in IDS]
-    return [key for key in usual if len(ids := {id_of(each, key) for each in actions}) == len(actions) and None not in ids]
+    return [
+        key for key in usual if len(ids := {id_of(each, key) for each in actions}) == len(actions) and None not in ids
+    ]
 
 
 def id_of(action: Any, key: tuple[str, ...]) -> Any:
@@ -274,7 +287,7 @@ def id_of(action: Any, key: tuple[str, ...]) -> Any:
 
 def outcomes_of(decision: Decision) -> dict[str, float]:
     """Sums of what was observed of a decision: its numbers, by name where they have one."""
-    sums: Counter[str] = Counter()
+    sums: defaultdict[str, float] = defaultdict(float)
     for each in decision.observed:
         value = each.get("v") if isinstance(each, dict) else each
         for name, number in (value if isinstance(value, dict) else {"": value}).items():

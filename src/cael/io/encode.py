@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias, final
@@ -14,8 +14,10 @@ from cael.errors import InputError, LogError, PolicyError, positive_int
 from cael.io import cells
 from cael.io.cells import Flaw
 from cael.io.kinds import is_list, is_text
+from cael.io.missing import Filling, filled, filling_of, looks_like_lists
 from cael.io.roles import CONVENTIONS, conventional, matching
 from cael.io.sources import Source, open_source
+from cael.policies.labelled import Names, by_position
 
 Cast: TypeAlias = Callable[[str, list[Any]], tuple[Floats, list[Flaw]]]
 
@@ -38,6 +40,11 @@ class Actions:
     @cached_property
     def plain(self) -> bool:
         return all(isinstance(each, int) and each == at for at, each in enumerate(self.labels))
+
+    @property
+    def hidden(self) -> bool:
+        """Whether they are names whose order nobody said."""
+        return self.source == "the log" and isinstance(self.labels[0], str)
 
     @property
     def beyond(self) -> str:
@@ -149,24 +156,27 @@ def told(flaw: Flaw, source: Source) -> str:
 
 
 def matrix(
-    source: Source, columns: Sequence[str], n: int, *, categories: bool = True, cast: Cast = cells.numbers
-) -> tuple[Floats, list[str], list[Flaw]]:
+    source: Source, columns: Sequence[str], n: int, *, categories: bool = True, cast: Cast = cells.numbers,
+    fillings: Mapping[str, Filling] | None = None, fill: bool = False,
+) -> tuple[Floats, list[str], list[Flaw]]:  # fmt: skip
     """(n, d) numbers from columns of numbers, of text (0/1 for each value, if allowed) and of lists; notes; flaws.
-    cast: what makes a column numbers."""
+    cast: what makes a column numbers. fillings: of missing numbers; with fill they are found here."""
     blocks: list[Array] = []
     notes: list[str] = []
     wrong: list[Flaw] = []
     source.load(columns)
     for name in columns:
         chunks, kind = source.chunks(name), source.type_of(name)
-        if is_list(kind) or (is_text(kind) and _looks_like_lists(chunks)):
+        if is_list(kind) or (is_text(kind) and looks_like_lists(chunks)):
             block, flawed = _list_block(name, chunks, cast)
         elif is_text(kind) and categories:
             block, flawed, note = _one_hot(name, chunks)
             notes += note
         else:
             values, flawed = cast(name, chunks)
-            block = values[:, None]
+            filling = filling_of(name, values, flawed) if fill else (fillings or {}).get(name)
+            notes += [filling.note] if fill and filling is not None and filling.note else []
+            block, flawed = filled(values, flawed, filling)
         blocks.append(block)
         wrong += flawed
     if not blocks:
@@ -179,7 +189,7 @@ def context_names(source: Source, columns: Sequence[str]) -> tuple[str, ...]:
     names: list[str] = []
     for name in columns:
         chunks, kind = source.chunks(name), source.type_of(name)
-        if is_list(kind) or (is_text(kind) and _looks_like_lists(chunks)):
+        if is_list(kind) or (is_text(kind) and looks_like_lists(chunks)):
             width = _list_block(name, chunks, cells.numbers)[0].shape[1]
             names += [f"{name}[{at}]" for at in range(width)]
         elif is_text(kind):
@@ -188,11 +198,6 @@ def context_names(source: Source, columns: Sequence[str]) -> tuple[str, ...]:
         else:
             names.append(name)
     return tuple(names)
-
-
-def _looks_like_lists(chunks: list[Any]) -> bool:
-    cell = next((each for chunk in chunks for each in cells.plain(chunk)[:1].to_pylist() if each), "")
-    return str(cell).strip().startswith("[")
 
 
 def _list_block(name: str, chunks: list[Any], cast: Cast) -> tuple[Floats, list[Flaw]]:
@@ -247,14 +252,15 @@ def by_suffix(pattern: str, names: Sequence[str], actions: Actions, what: str) -
     return [by_label[label] for label in labels]
 
 
-def refuse_hidden_order(what: str, actions: Actions) -> None:
-    """Refuse numbers by position where nobody said in which order the actions are: names that the log has."""
-    if actions.source == "the log" and isinstance(actions.labels[0], str):
-        raise PolicyError(
-            f"{what} gives one number for each action by position, and the actions are names, of which the log says no "
-            f"order: {actions.shown()}. Give an action table (actions=, --actions), which lists them in that order, or "
-            "one column for each action, named by it, as in dense:pi_*."
-        )
+def said_order(what: str, actions: Actions, said: Sequence[str]) -> Ints | None:
+    """The place (k,) of each action among numbers by position, in the order that was said; None: that of the log. An
+    error where nobody said one and the actions are names that the log has."""
+    names = Names(actions.labels, actions.hidden)
+    if said:
+        return names.order(said, what)
+    if actions.hidden:
+        raise PolicyError(by_position(what, names))
+    return None
 
 
 def padded(lengths: Ints, entries: Array, filler: float) -> Array:

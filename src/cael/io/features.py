@@ -12,7 +12,8 @@ Kinds: TypeAlias = dict[str, type]
 
 
 def features_of(where: str, shared: Mapping[str, Any]) -> dict[str, float | str]:
-    """The features by name, namespaces joined by _. Names that begin with _ are the format's own. where: for messages."""
+    """The features by name, namespaces joined by _. Names that begin with _ are the format's own. where: for
+    messages."""
     features: dict[str, float | str] = {}
     for name, value in _flat("", shared):
         if name in features:

@@ -20,8 +20,8 @@ Opener: TypeAlias = Callable[[Any], tuple[File, ...]]
 class Joined:
     """Decisions and rewards: `Joined("assignments.jsonl", "metrics.parquet", on="subject")`, in place of a path.
 
-    log : where the decisions are, a path or a query. rewards : a table with a row for each value of the column `on`; its
-    other columns are added to those of the log. Values without a row have no reward, which is an error unless
+    log : where the decisions are, a path or a query. rewards : a table with a row for each value of the column `on`;
+    its other columns are added to those of the log. Values without a row have no reward, which is an error unless
     `no_reward` says what they earned, such as 0 where only conversions are written down.
     """
 
@@ -42,16 +42,22 @@ def read_joined(joined: Joined, opened: Opener) -> tuple[File, ...]:
     rewards, keys = _rewards(joined, opened)
     schema = log[0].schema()
     if joined.on not in schema.names:
-        raise InputError(f"{joined.log} has no column {joined.on!r} to join rewards by; it has {', '.join(schema.names)}.")
+        raise InputError(
+            f"{joined.log} has no column {joined.on!r} to join rewards by; it has {', '.join(schema.names)}."
+        )
     both = [name for name in rewards.column_names if name in schema.names]
     if both:
         raise InputError(f"{joined.log} and {joined.rewards} both have a column {both[0]!r}: rename one of them.")
     schema = pa.schema([*schema, *rewards.schema])
     used: list[Any] = []
     folder = temporary(str(joined.log))
-    file = spooled(folder, log[0].path.name, schema, _rows(joined, log, rewards, keys, schema, used), source=str(joined))
+    file = spooled(
+        folder, log[0].path.name, schema, _rows(joined, log, rewards, keys, schema, used), source=str(joined)
+    )
     seen = pa.chunked_array(used)
-    _refuse_repeats(joined, "the log", seen, "its reward would count for each of them: keep one row, or join by a decision's id")
+    _refuse_repeats(
+        joined, "the log", seen, "its reward would count for each of them: keep one row, or join by a decision's id"
+    )
     notes = (*log[0].notes, _matched(joined, seen, keys))
     return (File(file.path, file.format, stamp=file.stamp, held=file.held, notes=notes, actions=log[0].actions),)
 
@@ -62,10 +68,13 @@ def _rewards(joined: Joined, opened: Opener) -> tuple[Any, Any]:
 
     files = [file.opened() for file in opened(joined.rewards)]
     table = pa.concat_tables(
-        [pa.Table.from_batches(file.batches(file.schema().names), file.schema()) for file in files], promote_options="permissive"
+        [pa.Table.from_batches(file.batches(file.schema().names), file.schema()) for file in files],
+        promote_options="permissive",
     )
     if joined.on not in table.column_names:
-        raise InputError(f"{joined.rewards} has no column {joined.on!r} to join by; it has {', '.join(table.column_names)}.")
+        raise InputError(
+            f"{joined.rewards} has no column {joined.on!r} to join by; it has {', '.join(table.column_names)}."
+        )
     keys = table.column(joined.on)
     _refuse_repeats(joined, str(joined.rewards), keys, "add its rewards up first, as over the days after the decision")
     return table.drop_columns([joined.on]), keys.combine_chunks()
@@ -121,7 +130,9 @@ def _scalar(value: float, kind: Any) -> Any:
     try:
         return pa.scalar(value).cast(kind)
     except pa.ArrowInvalid:
-        raise InputError(f"no_reward is {value!r}, and the rewards are {kind}: write them as floating point numbers.") from None
+        raise InputError(
+            f"no_reward is {value!r}, and the rewards are {kind}: write them as floating point numbers."
+        ) from None
 
 
 def _matched(joined: Joined, seen: Any, keys: Any) -> str:
@@ -131,6 +142,7 @@ def _matched(joined: Joined, seen: Any, keys: Any) -> str:
     alone = len(keys) - rows
     rest = "no reward" if joined.no_reward is None else f"the reward {joined.no_reward:g}"
     return (
-        f"{rows:,} of {len(seen):,} decisions have a row in {joined.rewards}, by {joined.on!r}; the others have {rest}. "
+        f"{rows:,} of {len(seen):,} decisions have a row in {joined.rewards}, by {joined.on!r}; the others have "
+        f"{rest}. "
         f"{alone:,} of its {len(keys):,} rows belong to no decision."
     )

@@ -33,7 +33,9 @@ def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
             block, cut, tail = (rest + more).rpartition(b"\n") if more else (rest, b"", b"")
             if len(tail) > LONGEST:
                 at = number + block.count(b"\n") + len(cut)
-                raise InputError(f"{path}: line {at} has more than {LONGEST:,} bytes. JSON lines hold one object a line.")
+                raise InputError(
+                    f"{path}: line {at} has more than {LONGEST:,} bytes. JSON lines hold one object a line."
+                )
             rest = tail
             if block.strip():
                 yield number, block
@@ -198,7 +200,8 @@ def _wider_struct(known: Any, new: Any, given: Any) -> Any:
 
 
 def _refuse_lines(types: dict[str, Any], path: Path, first: int, block: bytes) -> None:
-    """Say which line is the first that is not JSON, not an object, or has another kind of value than the lines before."""
+    """Say which line is the first that is not JSON, not an object, or has another kind of value than the lines
+    before."""
     kinds: dict[tuple[str, ...], str] = {}
     for name, kind in types.items():
         _kinds_of_type((name,), kind, kinds)
@@ -206,7 +209,8 @@ def _refuse_lines(types: dict[str, Any], path: Path, first: int, block: bytes) -
         value = loaded(path, number, line)
         if not isinstance(value, dict):
             raise InputError(
-                f"{path}: line {number} is {KINDS.get(type(value), 'null')}: expected JSON lines, one object a line, such as "
+                f"{path}: line {number} is {KINDS.get(type(value), 'null')}: expected JSON lines, one object a line, "
+                "such as "
                 '{"action": 1, "reward": 0.5}. Write each row of an array on a line of its own.'
             )
         _note_kinds(path, number, (), value, kinds)
@@ -237,7 +241,8 @@ def _note_kinds(
     if place and kinds.setdefault(place, kind) != kind:
         name = "_".join(part for part in place if part != "[]")
         raise InputError(
-            f"{path}: line {number}: {name!r} is {kind}, and {kinds[place]} in the lines before. Write all of them alike; "
+            f"{path}: line {number}: {name!r} is {kind}, and {kinds[place]} in the lines before. Write all of them "
+            "alike; "
             "labels that are not all numbers as text."
         )
     if isinstance(value, dict):
@@ -271,7 +276,9 @@ def flattened(table: Any, path: Path) -> Any:
         names = [
             name
             for field in table.schema
-            for name in ([f"{field.name}_{inner.name}" for inner in field.type] if t.is_struct(field.type) else [field.name])
+            for name in (
+                [f"{field.name}_{inner.name}" for inner in field.type] if t.is_struct(field.type) else [field.name]
+            )
         ]
         table = table.flatten().rename_columns(names)
     names = table.column_names

@@ -1,4 +1,5 @@
-"""Tables that are more than their files: Delta and Iceberg say which files, and which of their rows, still belong to them."""
+"""Tables that are more than their files: Delta and Iceberg say which files, and which of their rows, still belong to
+them."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ UP = 6
 
 
 def lake_of(folder: Path) -> str | None:
-    """"delta", "iceberg" or "hudi", where the folder is such a table; else None."""
+    """ "delta", "iceberg" or "hudi", where the folder is such a table; else None."""
     if (folder / "_delta_log").is_dir():
         return "delta"
     if any((folder / "metadata").glob("*.metadata.json")):
@@ -37,7 +38,8 @@ def refuse_parts(files: Sequence[File], given: str) -> None:
             kind = lake_of(folder)
             if kind is not None:
                 raise InputError(
-                    f"{given}: {file.path.name} belongs to the {kind.capitalize()} table {folder}, which says which files and "
+                    f"{given}: {file.path.name} belongs to the {kind.capitalize()} table {folder}, which says which "
+                    "files and "
                     f"rows are deleted. Name that folder to read the table, and nothing else with it."
                 )
 
@@ -52,7 +54,9 @@ def read_lake(folder: Path, kind: str) -> tuple[File, ...]:
 
 
 def _delta(folder: Path) -> tuple[Any, Any, str]:
-    deltalake = extra("deltalake", "delta", f"{folder} is a Delta table: read as plain files, its deleted rows would count")
+    deltalake = extra(
+        "deltalake", "delta", f"{folder} is a Delta table: read as plain files, its deleted rows would count"
+    )
     try:
         table = deltalake.DeltaTable(str(folder))
         rows = table.to_pyarrow_dataset()
@@ -60,7 +64,7 @@ def _delta(folder: Path) -> tuple[Any, Any, str]:
         reason = " ".join(str(error).split())[:300].rstrip(".")
         cure = ""
         if "deletionVectors" in reason or "reader features" in reason:
-            cure = " Write its present rows to a table without these features, or purge it (REORG TABLE ... APPLY (PURGE))."
+            cure = " Write its present rows to a table without them, or purge it (REORG TABLE ... APPLY (PURGE))."
         raise InputError(f"{folder} cannot be read as a Delta table: {reason}.{cure}") from None
     return rows.schema, rows.to_batches(batch_size=BATCH), f"Delta table at version {table.version()}."
 
@@ -90,7 +94,8 @@ def newest_metadata(folder: Path) -> Path:
     if len(newest) != 1:
         names = ", ".join(path.name for path in newest[:3]) or "none with a number"
         raise InputError(
-            f"{folder}: which description of the Iceberg table is the present one? There are: {names}. Ask its catalog, and "
+            f"{folder}: which description of the Iceberg table is the present one? There are: {names}. Ask its "
+            "catalog, and "
             "remove the others or export the table to Parquet."
         )
     return newest[0]

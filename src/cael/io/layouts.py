@@ -26,7 +26,8 @@ LAYOUTS: dict[str, dict[str, tuple[str, ...]]] = {
 """For each layout, the names of each role in lower case, and patterns of contexts."""
 
 REWARDS = (
-    "The exported decisions have no reward: join it with --rewards FILE --on COLUMN, in Python cael.io.Joined, or name its "
+    "The exported decisions have no reward: join it with --rewards FILE --on COLUMN, in Python cael.io.Joined, or "
+    "name its "
     "column with --reward"
 )
 
@@ -50,6 +51,7 @@ def refuse_packed(layout: str | None, source: str, types: tuple[tuple[str, Any],
     packed = [name for name, _ in types if name.lower() in patterns]
     if packed:
         raise InputError(
-            f"{source}: column {packed[0]!r} holds objects. Write one column for each attribute ({packed[0]}_age), or export "
+            f"{source}: column {packed[0]!r} holds objects. Write one column for each attribute ({packed[0]}_age), "
+            "or export "
             "the rows as JSON lines, whose objects become columns."
         )

@@ -46,11 +46,14 @@ def long_policy(spec: PolicySpec, log: Source, actions: Actions, kept: Ints | No
 
 
 def exploded(table: Source) -> Source:
-    """A table of decisions with lists `a` of actions and `p` of their probabilities (dsjson), as one row for each action."""
+    """A table of decisions with lists `a` of actions and `p` of their probabilities (dsjson), as one row for each
+    action."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if not {"decision_id", "a", "p"} <= set(table.names) or not (is_list(table.type_of("a")) and is_list(table.type_of("p"))):
+    if not {"decision_id", "a", "p"} <= set(table.names) or not (
+        is_list(table.type_of("a")) and is_list(table.type_of("p"))
+    ):
         return table
     rows = pa.Table.from_batches(table.batches(["decision_id", "a", "p"]))
     a, p = (rows.column(name).combine_chunks() for name in ("a", "p"))

@@ -94,10 +94,11 @@ def resolve(source: Source, given: Columns) -> Columns:
     """The columns of this source: those named must exist, others are looked for; action and reward are needed."""
     refuse_packed(given.layout, source.name, source.types)
     roles: dict[str, Any] = {}
+    taken = [name for name in given.listed() if name not in (given.metric or ())]
     for role, names in CONVENTIONS.items():
         value = getattr(given, role)
         if value is None:
-            value = conventional(source, (*(names_in(given.layout, role) if given.layout else ()), *names))
+            value = conventional(source, (*(names_in(given.layout, role) if given.layout else ()), *names), taken)
             roles[role] = (value,) if role == "segment" and value is not None else value
             continue
         for name in (value,) if isinstance(value, str) else value:
@@ -109,7 +110,9 @@ def resolve(source: Source, given: Columns) -> Columns:
         if roles[role] is None:
             raise InputError(
                 f"{source.name} has no column for the {role}: none of its columns has a usual name "
-                f"({', '.join(CONVENTIONS[role])}). {REWARDS + '. ' if given.layout and role == 'reward' else ''}Name it with {role}= (--{role}); there are {shown(source.names)}."
+                f"({', '.join(CONVENTIONS[role])}). "
+                f"{REWARDS + '. ' if given.layout and role == 'reward' else ''}Name it with {role}= (--{role}); "
+                f"there are {shown(source.names)}."
             )
     usual = contexts_in(given.layout, source.names) if given.layout and given.contexts is None else None
     contexts = _context_columns(source, given.contexts) if usual is None else usual
@@ -149,9 +152,9 @@ def _eligible_column(source: Source, given: Columns) -> str | None:
     return name if name is not None and is_list(source.type_of(name)) else None
 
 
-def conventional(source: Source, names: Sequence[str]) -> str | None:
-    """The column that has the first of these names, in any case."""
-    lower = {name.lower(): name for name in reversed(source.names)}
+def conventional(source: Source, names: Sequence[str], taken: Sequence[str] = ()) -> str | None:
+    """The column that has the first of these names, in any case, and is not taken for something else."""
+    lower = {name.lower(): name for name in reversed(source.names) if name not in taken}
     return next((lower[name] for name in names if name in lower), None)
 
 

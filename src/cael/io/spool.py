@@ -1,4 +1,5 @@
-"""Rows that can be read only once, or only as a whole, written once to a temporary Parquet file, within a disk budget."""
+"""Rows that can be read only once, or only as a whole, written once to a temporary Parquet file, within a disk
+budget."""
 
 from __future__ import annotations
 
@@ -120,6 +121,7 @@ def writing(source: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(
-            f"{source}: no temporary copy could be written to {tempfile.gettempdir()} ({error}). Set TMPDIR to a folder "
+            f"{source}: no temporary copy could be written to {tempfile.gettempdir()} ({error}). Set TMPDIR to a "
+            "folder "
             "with enough room."
         ) from None

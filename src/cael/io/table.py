@@ -20,16 +20,20 @@ from cael.io.eligibility import calendar_of, named_eligible
 from cael.io.encode import Actions, context_names, read_actions
 from cael.io.logging_models import NONE, WORD, leaves_propensities, logging_model
 from cael.io.numpy_files import load_log, load_policy
+from cael.io.originals import Originals
 from cael.io.policy_columns import Rows, build
 from cael.io.roles import Columns, as_columns, resolve
 from cael.io.sources import Source, open_source
-from cael.io.specs import PolicySpec, parse
+from cael.io.specs import PolicySpec, is_spec, parse
 from cael.log.flaws import REPEATS, Flaws, Numbering, RowReport, contradiction, counted
 from cael.log.keys import label_array
 from cael.log.logged import LoggedData
 from cael.log.pieces import Door, RowArrays, row_arrays
 from cael.log.row_checks import Contradicted
-from cael.policies.policy import FromModel, LoggedOnly, Policy, probabilities
+from cael.policies.from_model import FromModel
+from cael.policies.given import PolicyLike, policy_on
+from cael.policies.labelled import Names
+from cael.policies.policy import LoggedOnly, Policy, probabilities
 from cael.policies.propensity import LoggingModel, estimate_logging, warning
 
 
@@ -57,12 +61,19 @@ class LogTable:
     def __repr__(self) -> str:
         return f"LogTable({self.source}: {self.log!r})"
 
-    def policy(self, spec: str | Mapping[str, Any] | PolicySpec | Policy) -> Policy:
-        """A policy on the rows of this log, from a spec such as 'choice:best' (see the guide), or a policy as it is."""
-        if isinstance(spec, Policy):
-            return spec
+    def names(self, rows: slice | Ints) -> Names:
+        """What the log calls its actions, and these of its rows."""
+        if self._rows is None:
+            return Names(self.actions, False, len(self.log), rows)
+        return names_of(self._rows, len(self.log), rows)
+
+    def policy(self, spec: PolicyLike | PolicySpec) -> Policy:
+        """A policy on the rows of this log, from a spec such as 'choice:best' (see the guide), or from whatever else
+        may stand where a policy is expected: a fitted Pipeline, a frame of probabilities, chosen labels, a function."""
+        if not is_spec(spec):
+            return policy_on(spec, self.log.names)
         if self._rows is not None:
-            policy = build(spec, self._rows, self.log.logging)
+            policy = build(spec, self._rows, self.log.logging).matched(self.log.names)
             refuse_other_contexts(getattr(policy, "contexts", None), self.context_names)
             if isinstance(policy, FromModel):  # a function or a model: one look at it before the whole log
                 head = self.log.take(np.arange(min(16, len(self.log))))
@@ -97,7 +108,7 @@ def open_log(
     *,
     actions: Any = None,
     n_actions: int | None = None,
-    logging: str | Mapping[str, Any] | Policy | None = None,
+    logging: PolicyLike | None = None,
     eligible: Any = None,
     drop_invalid: bool = False,
     seed: int = 0,
@@ -157,6 +168,12 @@ def open_log(
     )  # fmt: skip
 
 
+def names_of(table: Rows, count: int, rows: slice | Ints | None = None) -> Names:
+    """What a log of so many rows calls its actions, and those of its rows that are asked about."""
+    inputs = Originals(table.source, table.kept, table.id, table.source.given)
+    return Names(table.actions.labels, table.actions.hidden, count, rows, inputs)
+
+
 NAMED = {"times": "timestamps"}
 """What `LoggedData` calls the columns of a `Piece`."""
 
@@ -173,7 +190,7 @@ def read(
     *,
     actions: Any = None,
     n_actions: int | None = None,
-    logging: str | Mapping[str, Any] | Policy | None = None,
+    logging: PolicyLike | None = None,
     eligible: Any = None,
     drop_invalid: bool = False,
     seed: int = 0,
@@ -211,7 +228,10 @@ def _read(table: Source, roles: Columns, sets: Any, action_table: Any, n_actions
     """sets: a table of eligible actions, where they are no column."""
     table.load(roles.listed())
     numbers, actions, flaws, notes = read_actions(table, str(roles.action), action_table, n_actions)
-    door = Door(roles, actions, tuple(roles.segment or ()), categories=True, calendar=calendar_of(roles, sets, actions))
+    door = Door(
+        roles, actions, tuple(roles.segment or ()), categories=True, look=True,
+        calendar=calendar_of(roles, sets, actions),
+    )  # fmt: skip
     rows = row_arrays(table, door, (numbers, flaws), _clusters, _codes)
     rows = replace(rows, flaws=(*rows.flaws, *_repeats(roles.id, rows)))
     return _Reading(rows, actions, rows.sound if rows.flaws else None, [*notes, *rows.notes])
@@ -276,7 +296,7 @@ def columns_found(roles: Columns) -> str:
 
 
 def _log(
-    reading: _Reading, rows: Rows, logging: str | Mapping[str, Any] | Policy | None, seed: int
+    reading: _Reading, rows: Rows, logging: PolicyLike | None, seed: int
 ) -> tuple[LoggedData, list[str], list[str]]:
     """The log with its logging policy, notes and warnings."""
     values: dict[str, Any] = {
@@ -305,7 +325,8 @@ def _log(
         return log_with(estimated), [note] if few else [], [warning(estimated, log.contexts.shape[1])]
     if isinstance(logging, str) and logging.strip() == "logging":
         raise InputError("logging='logging' defines the logging policy by itself; name a column, a file or an object.")
-    policy = logging if isinstance(logging, Policy) else build(logging, rows, None)  # type: ignore[arg-type]
+    policy = build(logging, rows, None) if is_spec(logging) else logging
+    policy = policy_on(policy, names_of(rows, len(arrays["rewards"])))
     if isinstance(policy, LoggedOnly):
         arrays["propensities"] = np.asarray(policy.logged)
         return log_with(None), [], []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from cael.embedding.settings import Growth
 from cael.engine.asking import as_engine_log

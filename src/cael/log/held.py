@@ -14,7 +14,8 @@ from cael.log.logged import LoggedData, LogKey, at_rows
 from cael.log.measure import Measure
 from cael.log.pieces import Piece, Reading
 from cael.log.targets import Target
-from cael.policies.policy import Policy, as_policy
+from cael.policies.given import policy_on
+from cael.policies.policy import Policy
 from cael.policies.propensity import EstimatedLogging
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class Held:
         """The target policy that this means."""
         if isinstance(given, str):
             return self._named(given)
-        policy = as_policy(given)
+        policy = policy_on(given, self.log.names)
         if policy.n_actions is not None and policy.n_actions != self.n_actions:
             raise PolicyError(f"{policy!r} has {policy.n_actions} actions, but the log has {self.n_actions}.")
         return target_in_memory(policy)

@@ -14,11 +14,14 @@ from numpy.typing import ArrayLike
 
 from cael.common.types import Array, Floats, Ints, frozen, settle
 from cael.errors import LogError, positive_int
+from cael.io.originals import Originals
 from cael.log import row_checks as checks
 from cael.log.eligible import Eligible, eligible_of
 from cael.log.keys import folds_of_keys, label_keys
 from cael.log.measure import Measure, known_measures
-from cael.policies.policy import Policy, as_policy, logged_probability, probabilities
+from cael.policies.given import PolicyLike, as_policy
+from cael.policies.labelled import Names, is_frame, refuse_other_indexes
+from cael.policies.policy import Policy, logged_probability, probabilities
 
 BATCH_BYTES = 4 * 2**20
 """Size of one (rows x width) block of float64: small enough to stay in cache, large enough to be fast."""
@@ -194,7 +197,7 @@ class LoggedData:
         rewards: ArrayLike,
         propensities: ArrayLike | None = None,
         *,
-        logging: Policy | ArrayLike | None = None,
+        logging: PolicyLike | None = None,
         n_actions: int | None = None,
         action_features: ArrayLike | None = None,
         clusters: ArrayLike | None = None,
@@ -203,6 +206,10 @@ class LoggedData:
         metrics: Mapping[str, ArrayLike] | None = None,
         copy: bool = True,
     ) -> None:
+        refuse_other_indexes(
+            contexts=contexts, actions=actions, rewards=rewards, propensities=propensities, clusters=clusters,
+            timestamps=timestamps,
+        )  # fmt: skip
         r = checks.vector("rewards", rewards, None)
         n = len(r)
         if n == 0:
@@ -236,8 +243,10 @@ class LoggedData:
                 for name, values in (metrics or {}).items()
             ),
         )
+        settle(self, _columns=Originals(None, given=contexts) if is_frame(contexts) else None)
         if policy is not None:
-            settle(self, propensities=_cross_check(self, policy))
+            policy = policy.matched(self.names)
+            settle(self, logging=policy, propensities=_cross_check(self, policy))
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"LoggedData is immutable: cannot set {name!r}. Build a new log, or use take(rows).")
@@ -360,6 +369,7 @@ class LoggedData:
         """The same log, but for some fields."""
         copy = object.__new__(LoggedData)
         settle(copy, **{name: getattr(self, name) for name in LoggedData.__annotations__}, _table=self.table)
+        settle(copy, _columns=self.__dict__.get("_columns"))
         settle(copy, **fields)
         return copy
 
@@ -383,6 +393,19 @@ class LoggedData:
             clusters=None,
             cluster_keys=None,
         )
+
+    @property
+    def action_labels(self) -> tuple[Any, ...]:
+        """(k,) what the actions are called, in the order of their numbers: the labels that policies are matched by."""
+        return self.names.actions
+
+    @cached_property
+    def names(self) -> Names:
+        """What the log calls its actions and rows."""
+        if self.table is not None:
+            return self.table.names(self.rows)
+        count = int(self.row_numbers.max()) + 1
+        return Names(tuple(range(self.n_actions)), False, count, self.rows, self.__dict__.get("_columns"))
 
     @property
     def table(self) -> Any:

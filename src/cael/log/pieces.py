@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias, final
@@ -17,6 +17,7 @@ from cael.io.cells import Flaw
 from cael.io.eligibility import Calendar, eligible_in
 from cael.io.encode import Actions, action_numbers, matrix
 from cael.io.kinds import is_text
+from cael.io.missing import Filling
 from cael.io.roles import Columns
 from cael.io.sources import Source
 from cael.log.eligible import Eligible
@@ -32,8 +33,9 @@ from cael.log.scratch import Scratch
 class Door:
     """How the columns of a log become arrays; the same for every batch. roles: of those that are needed, the others
     None. categories: whether contexts may be text, which becomes columns of 0 and 1. calendar: of eligible actions.
-    measures: the metrics that are summed, the first of which is the reward; none: the reward alone. portion: (number,
-    seed) where only rows are read whose own number with this seed is larger; None: all rows are."""
+    fillings: of contexts with missing numbers; look: they are found in the rows at hand. measures: the metrics that are
+    summed, the first of which is the reward; none: the reward alone. portion: (number, seed) where only rows are read
+    whose own number with this seed is larger; None: all rows are."""
 
     roles: Columns
     actions: Actions
@@ -41,6 +43,8 @@ class Door:
     categories: bool = False
     calendar: Calendar | None = None
     measures: tuple[Measure, ...] = ()
+    fillings: Mapping[str, Filling] | None = None
+    look: bool = False
     portion: tuple[int, int] | None = None
 
     @property
@@ -198,7 +202,13 @@ def row_arrays(
 
     rewards, propensities = read(roles.reward, numbers_of), read(roles.propensity, _propensities)
     contexts, notes, more = matrix(
-        source, roles.contexts or (), len(actions[0]), categories=door.categories, cast=cells.measured
+        source,
+        roles.contexts or (),
+        len(actions[0]),
+        categories=door.categories,
+        cast=cells.measured,
+        fillings=door.fillings,
+        fill=door.look,
     )
     flaws += more
     arrays = {

@@ -23,6 +23,7 @@ from cael.io.eligibility import Calendar, calendar_of, named_eligible
 from cael.io.encode import Actions, action_table, from_log
 from cael.io.kinds import is_text
 from cael.io.logging_models import NONE, WORD, leaves_propensities, logging_model
+from cael.io.missing import Filling, fillings_of
 from cael.io.reading import Task, batches, fingerprint_of, found_files, opened, tasks_of
 from cael.io.roles import Columns, as_columns, resolve
 from cael.io.sources import Source
@@ -169,7 +170,19 @@ class ScannedLog:
             "id": not ids,
         }  # fmt: skip
         roles = replace(self.columns, **{role: None for role, without in unneeded.items() if without})
-        return Door(roles, self.actions, segments, categories, self.calendar, self.measures, self.portion)
+        fillings = self.fillings if contexts else None
+        return Door(
+            roles, self.actions, segments, categories, self.calendar, self.measures, fillings, portion=self.portion
+        )
+
+    @cached_property
+    def fillings(self) -> dict[str, Filling]:
+        """What stands in for missing numbers of contexts, from the first rows."""
+        if not self.columns.contexts:
+            return {}
+        source = self._first[0]
+        numbers = [name for name in self.columns.contexts if not is_text(source.type_of(name))]
+        return fillings_of(source, numbers)
 
     @property
     def has_eligible(self) -> bool:
@@ -346,7 +359,7 @@ def scan(
     )  # fmt: skip
     if log.rows == 0:
         raise LogError(f"{name} has no rows: expected at least 2.")
-    return log
+    return replace(log, notes=(*notes, *(filling.note for filling in log.fillings.values() if filling.note)))
 
 
 def csv_types(table: Source, roles: Columns) -> dict[str, Any]:

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from numpy.typing import ArrayLike
-
 from cael.engine.asking import as_engine_log
 from cael.errors import InputError, PolicyError
 from cael.estimators.doubly_robust import SNDR
@@ -22,6 +20,7 @@ from cael.judging.verdict import Verdict
 from cael.log.held import EngineLog
 from cael.log.logged import LoggedData
 from cael.log.scanned import ScannedLog
+from cael.policies.given import PolicyLike
 from cael.policies.policy import Policy
 from cael.results.decision import Decision, Finding, decided, rule_of
 from cael.results.evaluate import controls_of, default_estimator, warn
@@ -174,7 +173,7 @@ def _style(row: Compared) -> str:
 
 def compare(
     log: LoggedData | ScannedLog,
-    policies: Mapping[str, Policy | ArrayLike | str] | Sequence[Policy],
+    policies: Mapping[str, PolicyLike] | Sequence[Policy],
     estimator: Estimator | None = None,
     *,
     metrics: Sequence[str | Metric] | None = None,

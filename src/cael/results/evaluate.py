@@ -6,8 +6,6 @@ import warnings as python_warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from numpy.typing import ArrayLike
-
 from cael.common.lazy import exported
 from cael.common.visible import visible
 from cael.embedding.auto import Auto
@@ -31,7 +29,7 @@ from cael.log.held import EngineLog
 from cael.log.logged import LoggedData
 from cael.log.scanned import ScannedLog
 from cael.log.targets import Target
-from cael.policies.policy import Policy
+from cael.policies.given import PolicyLike
 from cael.results.evaluation import Evaluation
 from cael.results.lifts import outcome_of
 from cael.results.metric import Metric
@@ -93,7 +91,7 @@ def controls_of(estimators: Iterable[Estimator]) -> list[Outcome]:
 
 def evaluate(
     log: LoggedData | ScannedLog,
-    policy: Policy | ArrayLike | str,
+    policy: PolicyLike,
     estimators: Sequence[Estimator] | Estimator | None = None,
     *,
     metrics: Sequence[str | Metric] | None = None,

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from cael.common.types import Floats, Ints
 from cael.engine.asking import NEEDS
@@ -26,6 +25,7 @@ from cael.log.logged import Batch, LoggedData
 from cael.log.scanned import ScannedLog
 from cael.outcomes.outcome_model import OutcomeModel, train
 from cael.outcomes.ridge import Ridge
+from cael.policies.given import PolicyLike
 from cael.policies.policy import Policy, logged_probability, probabilities
 from cael.policies.propensity import EstimatedLogging
 from cael.results.lifts import LOGGING
@@ -130,7 +130,7 @@ class Plan(Shown):
 
 def plan(
     log: LoggedData | ScannedLog,
-    policy: Policy | ArrayLike | str,
+    policy: PolicyLike,
     *,
     baseline: Any = None,
     lift: float = 0.01,

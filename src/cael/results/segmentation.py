@@ -28,7 +28,7 @@ from cael.judging.thresholds import DEFAULT, Thresholds
 from cael.log.held import EngineLog, Held
 from cael.log.logged import LoggedData
 from cael.log.scanned import ScannedLog
-from cael.policies.policy import Policy
+from cael.policies.given import PolicyLike
 from cael.results.evaluate import controls_of, default_estimator, warn
 from cael.results.lifts import LOGGING, Lifted, direction
 from cael.results.metric import Metric
@@ -150,7 +150,7 @@ MOST_SEGMENTS = 1000
 
 def segments(
     log: LoggedData | ScannedLog,
-    policy: Policy | ArrayLike | str,
+    policy: PolicyLike,
     labels: ArrayLike | str | None = None,
     *,
     windows: int | None = None,
