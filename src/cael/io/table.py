@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings as python_warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
@@ -16,7 +17,7 @@ from cael.errors import InputError, LogError, PolicyError
 from cael.io import cells
 from cael.io.cells import Flaw
 from cael.io.eligibility import calendar_of, named_eligible
-from cael.io.encode import Actions, read_actions
+from cael.io.encode import Actions, context_names, read_actions
 from cael.io.logging_models import NONE, WORD, leaves_propensities, logging_model
 from cael.io.numpy_files import load_log, load_policy
 from cael.io.originals import Originals
@@ -74,6 +75,7 @@ class LogTable:
             return policy_on(spec, self.log.names)
         if self._rows is not None:
             policy = build(spec, self._rows, self.log.logging).matched(self.log.names)
+            refuse_other_contexts(getattr(policy, "contexts", None), self.context_names)
             if isinstance(policy, FromModel):  # a function or a model: one look at it before the whole log
                 head = self.log.take(np.arange(min(16, len(self.log))))
                 probabilities(policy, next(head.batches(width=head.n_actions)))
@@ -81,9 +83,24 @@ class LogTable:
         parsed = parse(spec) if not str(spec).endswith(".npy") else str(spec)
         if isinstance(parsed, str):
             return load_policy(parsed, self.source)
-        if parsed.kind not in ("python", "uniform", "logging", "table"):
+        if parsed.kind not in ("python", "learned", "uniform", "logging", "table"):
             raise PolicyError(f"policy '{parsed}': an .npz log has arrays, not columns; name an array or an .npy file.")
         return build(parsed, Rows(Source(self.source, ()), Actions(self.actions), None, None), self.log.logging)
+
+    @cached_property
+    def context_names(self) -> tuple[str, ...] | None:
+        """A name for each context as a number, a value of a text among them; None where the log has no such table."""
+        names = None if self._rows is None else context_names(self._rows.source, self.columns.contexts or ())
+        return names if names is not None and len(names) == self.log.contexts.shape[1] else None
+
+
+def refuse_other_contexts(learned: tuple[str, ...] | None, there: tuple[str, ...] | None) -> None:
+    """Refuse a policy that was learned from other contexts, or from these in another order."""
+    if learned is not None and there is not None and learned != there:
+        raise PolicyError(
+            f"the policy was learned from the contexts {', '.join(learned[:8])}; this log has {', '.join(there[:8])}. "
+            "Name the same columns in the same order (contexts=, --contexts)."
+        )
 
 
 def open_log(
