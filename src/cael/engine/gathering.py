@@ -59,6 +59,7 @@ def work_of(metrics: Sequence[Prepared], segments: tuple[str, ...], log: EngineL
         bool(groups)
         or asking.fitted is not None
         or any(source.contexts for source in (*policies, *predictions, *weights))
+        or log.numeric_contexts  # checked where they are not needed, too: as in memory
     )
     more = [name for target in policies for name in target.columns]
     more += sorted({name for source in predictions for name in source.columns})

@@ -81,6 +81,7 @@ class Held:
     has_eligible: bool = field(init=False)
     client: ClassVar[Any] = None
     predictions: ClassVar[Any] = None
+    numeric_contexts: ClassVar[bool] = True
     starts: ClassVar[tuple[int, ...]] = (0,)
 
     def __post_init__(self) -> None:

@@ -166,18 +166,28 @@ class ScannedLog:
         self, *, contexts: bool = False, segments: tuple[str, ...] = (), times: bool = True, categories: bool = False,
         clusters: bool = True, propensities: bool = True, ids: bool = False,
     ) -> Door:  # fmt: skip
-        """How its columns become arrays. categories: whether contexts may be text."""
+        """How its columns become arrays. categories: whether contexts may be text. Where rows with a flaw are left out,
+        all columns are read: every pass must leave out the same rows."""
         if contexts and not categories:
             refuse_text_contexts(self.source, self.columns)
-        unneeded = {
-            "contexts": not contexts, "timestamp": not times, "cluster": not clusters, "propensity": not propensities,
-            "id": not ids,
+        contexts = contexts or (self.drop_invalid and self.numeric_contexts)
+        needed = {
+            "contexts": contexts, "timestamp": times, "cluster": clusters, "propensity": propensities, "id": ids,
         }  # fmt: skip
-        roles = replace(self.columns, **{role: None for role, without in unneeded.items() if without})
+        unneeded = [role for role, wanted in needed.items() if not (wanted or self.drop_invalid)]
+        roles = replace(self.columns, **dict.fromkeys(unneeded))
+        if not contexts:
+            roles = replace(roles, contexts=None)
         fillings = self.fillings if contexts else None
         return Door(
             roles, self.actions, segments, categories, self.calendar, self.measures, fillings, portion=self.portion
         )
+
+    @cached_property
+    def numeric_contexts(self) -> bool:
+        """Whether there are contexts, and all of them are numbers."""
+        names = self.columns.contexts or ()
+        return bool(names) and not any(is_text(self.source.type_of(name)) for name in names)
 
     @cached_property
     def fillings(self) -> dict[str, Filling]:
