@@ -87,7 +87,9 @@ def refuse_rows_of(log: ScannedLog) -> NoReturn:
 def looked_at(log: ScannedLog, logging: Target | None) -> RowSums:
     """The sums of a pass over all rows, with or without a look at the logging policy."""
     columns = () if logging is None else logging.columns
-    return reduced(look_at, RowWork(log.reading(contexts=log.numeric_contexts, columns=columns, ids=True), logging), log)
+    return reduced(
+        look_at, RowWork(log.reading(contexts=log.numeric_contexts, columns=columns, ids=True), logging), log
+    )
 
 
 def repeated(log: ScannedLog, ids: Ids | None) -> list[Flaws]:

@@ -300,9 +300,7 @@ class ScannedLog:
         read = sum(sums.read.values())
         # Rows that another portion of the log holds are not read here, and are not wrong.
         bad = min(read - sums.rows, sum(flaws.count for flaws in sums.flaws.values()))
-        return RowReport(
-            self.source.name, read, bad, tuple(sums.flaws.values()), rows, self.columns.listed()
-        )
+        return RowReport(self.source.name, read, bad, tuple(sums.flaws.values()), rows, self.columns.listed())
 
     def most_clusters(self, columns: int) -> int:
         return self.budget.most_clusters(columns)
