@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import cael
 import cael.io
-from cael.engine import asking
+from cael.engine import gathering
 from cael.log import budget
 from tests.streaming.logs import K, table, write
 
@@ -122,8 +122,8 @@ def test_settings_that_are_chosen_from_the_log_are_chosen_alike(n, cuts, batch, 
 
 def test_a_look_at_the_weights_is_a_pass_of_its_own_only_where_it_is_needed(tmp_path, monkeypatch):
     passes = []
-    whole = asking.reduced
-    monkeypatch.setattr(asking, "reduced", lambda *given: passes.append(given[0]) or whole(*given))
+    whole = gathering.reduced
+    monkeypatch.setattr(gathering, "reduced", lambda *given: passes.append(given[0]) or whole(*given))
     scanned = cael.scan(write(tmp_path / "log", table(200)), n_actions=K, predictions="q")
     for estimators, count in (
         ([cael.IPS(clip=cael.SLOPE([2.0, 5.0]))], 1),
