@@ -7,7 +7,12 @@ DEV := .venv/.installed-dev
 TESTS ?= $(BIN)/python -m pytest -n 2 --dist worksteal
 RIVALS := OffCEM OffCEMFeatures OffCEMGiven MDR MetaOPE OPERA OCV BoostedDM
 
-.PHONY: demo test long check slow fuzz mutants bench readings trust quick docs clean
+# Tests that need torch, git or the tools of the developers do without in `oldest` and `pythons`.
+PLAIN := -q -p no:cacheprovider -n 2 --dist worksteal -o filterwarnings=default --ignore tests/test_mutants.py
+OLDEST ?= python3.11
+PYTHONS ?= python3.11 python3.12 python3.13
+
+.PHONY: demo test long check slow fuzz oldest pythons packages hashes mutants bench readings trust quick docs clean
 
 demo: $(RUN)
 	$(BIN)/cael demo
@@ -30,6 +35,30 @@ slow: $(DEV)
 fuzz: $(DEV)
 	CAEL_FUZZ=1 $(TESTS) -m 'not slow'
 	$(BIN)/python -m tests.hostile.fuzzer --seconds 600 --keep fuzz-findings
+
+# Exactly the least versions that pyproject.toml declares.
+oldest:
+	rm -rf .venv-oldest && $(OLDEST) -m venv .venv-oldest
+	$(OLDEST) .ci/minima.py > .venv-oldest/minima.txt
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check -r .venv-oldest/minima.txt
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	.venv-oldest/bin/cael demo
+	.venv-oldest/bin/python -m pytest $(PLAIN)
+
+# Each Python that is declared and found, with the versions of constraints.txt. OPTIONS='tests/io' runs some of the tests.
+pythons:
+	for python in $(PYTHONS); do \
+	    rm -rf .venv-$$python && $$python -m venv .venv-$$python && \
+	    .venv-$$python/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	        -e '.[report,dask,test]' && \
+	    .venv-$$python/bin/cael demo && .venv-$$python/bin/python -m pytest $(PLAIN) $(OPTIONS) || exit 1; \
+	done
+
+packages: $(DEV)
+	.ci/packages
+
+hashes: $(DEV)
+	$(BIN)/python .ci/hashes.py
 
 mutants: $(DEV)
 	$(BIN)/python -m tests.mutants --jobs 2
@@ -64,8 +93,9 @@ clean:
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
-$(RUN): pyproject.toml constraints.txt | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report]'
+$(RUN): pyproject.toml requirements-runtime.txt | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-runtime.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@
 
 $(DEV): pyproject.toml constraints.txt requirements-dev.txt | .venv/bin/python

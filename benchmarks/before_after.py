@@ -106,6 +106,32 @@ def singly(name: str, rows: int, actions: int) -> Callable[[Path], Callable[[], 
     return build
 
 
+def contrasted(rows: int, actions: int) -> Callable[[Path], Callable[[], Any]]:
+    """Two targets, by DR."""
+
+    def build(_: Path) -> Callable[[], Any]:
+        import cael
+
+        log, target = arrays(rows, actions)
+        targets = {"new": target, "even": cael.Uniform(actions)}
+        return lambda: cael.compare(log, targets, estimator=cael.DR())
+
+    return build
+
+
+def segmented(rows: int, actions: int) -> Callable[[Path], Callable[[], Any]]:
+    """Five segments, by DR."""
+
+    def build(_: Path) -> Callable[[], Any]:
+        import cael
+
+        log, target = arrays(rows, actions)
+        labels = np.random.default_rng(2).choice(list("abcde"), rows)
+        return lambda: cael.segments(log, target, labels, estimator=cael.DR())
+
+    return build
+
+
 def panel(rows: int, actions: int) -> Callable[[Path], Callable[[], Any]]:
     def build(_: Path) -> Callable[[], Any]:
         import cael
@@ -179,8 +205,13 @@ TASKS: dict[str, Callable[[Path], Callable[[], Any]]] = {
     "evaluate within a memory budget (a stream)": lambda folder: lambda: evaluate_command(folder, "--memory", "400MiB"),
     "stream, given predictions": streamed("q_logged+q_target"),
     "stream, trains ridge": streamed(None),
-    "IPS, 10,000 rows, 500 actions": singly("IPS", 10_000, 500),
-    "SNDR, 10,000 rows, 500 actions": singly("SNDR", 10_000, 500),
+    **{
+        f"{name}, 10,000 rows, {k} actions": singly(name, 10_000, k)
+        for k in (10, 500)
+        for name in ("IPS", "SNIPS", "DM", "DR", "SNDR")
+    },
+    "compare two by DR, 10,000 rows, 500 actions": contrasted(10_000, 500),
+    "segments by DR, 10,000 rows, 500 actions": segmented(10_000, 500),
     "panel, 10,000 rows, 500 actions": panel(10_000, 500),
     "panel, 300,000 rows, 10 actions": panel(300_000, 10),
     "panel, 60,000 rows, 300 actions, additive rewards": personalised(0.0),
@@ -194,6 +225,8 @@ TASKS: dict[str, Callable[[Path], Callable[[], Any]]] = {
 }
 SLOW = ("CAEL",)
 """Tasks whose names begin so run two rounds."""
+QUICK = ("10,000 rows", 15)
+"""Tasks with this in their names take milliseconds, and run at least so many rounds."""
 
 
 def peak_mib() -> float:
@@ -226,7 +259,8 @@ def there(source: Path, task: str, folder: Path) -> dict[str, float]:
 def rounds(task: str, sources: tuple[Path, Path], folder: Path, count: int) -> list[dict[str, float]]:
     """The least of each number over the rounds, before and after."""
     measured: list[list[dict[str, float]]] = [[], []]
-    for turn in range(2 if task.startswith(SLOW) else count):
+    count = 2 if task.startswith(SLOW) else max(count, QUICK[1]) if QUICK[0] in task else count
+    for turn in range(count):
         for side in (0, 1) if turn % 2 == 0 else (1, 0):
             measured[side].append(there(sources[side], task, folder))
     return [{name: min(each[name] for each in side) for name in ("cpu", "wall", "mib")} for side in measured]

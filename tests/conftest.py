@@ -1,5 +1,6 @@
 """Shared fixtures and the Hypothesis profile."""
 
+import importlib.util
 import os
 
 # Before anything loads numpy or torch: two processes of many threads each would wait for one another.
@@ -33,3 +34,18 @@ def log() -> cael.LoggedData:
 @pytest.fixture
 def policy() -> cael.Policy:
     return example()[1]
+
+
+WITHOUT_TORCH = importlib.util.find_spec("torch") is None
+"""As in `make oldest` and `make pythons`; never in the environment of `make test`."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """Where torch is not installed, a test that asks for it is left out."""
+    try:
+        return (yield)
+    except (ImportError, cael.NeedsError) as error:
+        if WITHOUT_TORCH and "torch" in str(error):
+            pytest.skip(str(error))
+        raise

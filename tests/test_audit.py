@@ -216,3 +216,12 @@ def test_bad_arguments():
         cael.audit(LOG, blocks=1)
     with pytest.raises(InputError, match=r"needs at least 20 rows.*smaller blocks"):
         cael.audit(LOG.take(np.arange(10)))
+
+
+def test_fixed_shares_are_not_rounded_and_others_are():
+    rng, shares = np.random.default_rng(3), np.array([0.4, 0.3, 0.2, 0.1])
+    actions = rng.choice(4, 2000, p=shares)
+    trial = cael.LoggedData(None, actions, rng.random(2000), shares[actions])
+    assert next(each for each in cael.audit(trial).checks if each.name == "rounding").status == "pass"
+    moving = cael.LoggedData(None, actions, rng.random(2000), np.where(rng.random(2000) < 0.5, 0.1, shares[actions]))
+    assert next(each for each in cael.audit(moving).checks if each.name == "rounding").status == "fail"

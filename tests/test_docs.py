@@ -148,6 +148,14 @@ def test_tables_of_trust_are_rendered_from_the_committed_results(tmp_path: Path)
     assert len(made) > 5
 
 
+@pytest.mark.parametrize("name", ["propensities_only", "without_propensities"])
+def test_tables_of_propensities_are_rendered_from_the_committed_results(name: str) -> None:
+    table = (DOCS / "results" / f"{name}.inc").read_text("utf-8")
+    facts = DOCS / "results" / f"{name}.json"
+    module = importlib.import_module(f"cael.experiments.{name}")
+    assert table == (module.page(json.loads(facts.read_text("utf-8"))) if facts.exists() else module.NONE)
+
+
 def test_links_to_docs_exist() -> None:
     """Relative links of the top-level files point to files."""
     for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"):

@@ -173,7 +173,8 @@ def test_compare(log, policy, comparison):
     assert row.interval.width > row.lift.interval().width
     assert comparison["same"].direction == "no difference shown"
     assert set(json.loads(json.dumps(comparison.to_dict()))) == {
-        "estimator", "baseline", "level", "simultaneous_factor", "policies"
+        "estimator", "metric", "better", "baseline", "baseline_name", "level", "simultaneous_factor", "policies",
+        "decisions",
     }  # fmt: skip
     assert "target" in printed(comparison)
     assert "Comparison(" in repr(comparison)

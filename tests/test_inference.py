@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import cael
 from cael import InputError, NeedsError
 from cael.inference import intervals as inference
+from cael.inference import reach
 
 RNG = np.random.default_rng(0)
 Z = RNG.exponential(size=300)
@@ -183,6 +184,37 @@ def test_clusters_widen_what_rows_hide(method):
     assert grouped.stderr == pytest.approx(plain.stderr)
 
 
+def test_an_interval_is_longer_on_the_side_of_the_long_tail():
+    """By the first term of the Edgeworth expansion; of rewards that are turned round it is the mirror image."""
+    rewards = np.random.default_rng(3).exponential(size=80) ** 2
+    log, turned = (cael.LoggedData(None, np.arange(80) % 2, r, logging=cael.Uniform(2)) for r in (rewards, -rewards))
+    policy, factor = cael.Tabular([0.4, 0.6]), float(scipy.stats.norm.ppf(0.975))
+    found, mirrored = (cael.SNIPS().estimate(data, policy) for data in (log, turned))
+    below, above = found.reach(factor)
+    centred = found.contributions - found.value
+    skew = (centred**3).mean() / (centred**2).mean() ** 1.5 / np.sqrt(80)
+    assert skew > 0
+    assert found.skew == pytest.approx(skew)
+    assert below == pytest.approx(factor * found.error)
+    assert above == pytest.approx(below + min(skew, 0.25) * (2 * factor**2 + 1) / 6 * found.error)
+    assert mirrored.reach(factor) == pytest.approx((above, below))
+    assert reach.lacking(9.0, 30, factor) == reach.lacking(0.25, 30, factor) > 0 == reach.lacking(0.25, 29, factor)
+
+
+def test_of_skewed_amounts_it_covers_more_than_the_normal_one():
+    """300 samples of 100 amounts of which nine in ten are 0."""
+    rng, rows = np.random.default_rng(0), 300
+    misses = {"normal": 0, None: 0}
+    truth = 0.1 * np.exp(0.5)
+    for _ in range(rows):
+        rewards = np.where(rng.random(100) < 0.1, np.exp(rng.normal(size=100)), 0.0)
+        found = cael.LoggedMean().estimate(cael.LoggedData(None, np.zeros(100, int), rewards), cael.Uniform(1))
+        for method in misses:
+            interval = found.interval(method=method)
+            misses[method] += not interval.low <= truth <= interval.high
+    assert misses[None] < 0.75 * misses["normal"]
+
+
 def test_few_clusters_have_the_quantiles_of_student():
     rewards = RNG.random(60) + np.repeat(RNG.random(4), 15)
     few = cael.LoggedData(None, np.arange(60) % 2, rewards, logging=cael.Uniform(2), clusters=np.repeat(range(4), 15))
@@ -194,7 +226,8 @@ def test_few_clusters_have_the_quantiles_of_student():
         assert any("only 4 clusters" in warning for warning in found.diagnostics.warnings)
     rows = cael.LoggedData(None, few.actions, rewards, logging=cael.Uniform(2))
     plain = cael.LoggedMean().estimate(rows, cael.Uniform(2))
-    assert plain.interval().width == pytest.approx(2 * 1.959964 * plain.error)  # of rows it is normal
+    longer = abs(reach.lacking(plain.skew, 60, 1.959964))
+    assert plain.interval().width == pytest.approx((2 * 1.959964 + longer) * plain.error)  # of rows it is normal
     assert not plain.diagnostics.warnings
 
 
@@ -317,9 +350,11 @@ def test_bias_aware_takes_the_bound_and_the_larger_error():
 
     assert plain.interval(method="bias_aware").width == pytest.approx(expected(se))
     low = dataclasses.replace(plain, diagnostics=dataclasses.replace(plain.diagnostics, stderr_floor=se / 2))
-    assert low.interval(method="bias_aware").width == pytest.approx(expected(se))
+    factor = scipy.stats.norm.ppf(0.975)
+    longer = abs(reach.lacking(plain.skew, plain.independent, factor))  # where there is a floor
+    assert low.interval(method="bias_aware").width == pytest.approx(expected(se) + longer * se)
     high = dataclasses.replace(plain, diagnostics=dataclasses.replace(plain.diagnostics, stderr_floor=2 * se))
-    assert high.interval(method="bias_aware").width == pytest.approx(expected(2 * se))
+    assert high.interval(method="bias_aware").width == pytest.approx(expected(2 * se) + longer * 2 * se)
     found = plain.interval(0.9, "bias_aware")
     assert found.width == pytest.approx(expected(se, 0.9))
     assert (found.level, found.method) == (0.9, "bias_aware")

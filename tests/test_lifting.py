@@ -12,7 +12,7 @@ from cael.engine import asking
 from cael.engine.asking import as_engine_log, ask
 from cael.inference.diagnostics import contrast_floor
 from cael.inference.lift import lift_of
-from cael.results.evaluate import controls_for, outcome_of
+from cael.results.lifts import controls_for, outcome_of
 
 WORLD = cael.worlds.IndependentWorld(n_actions=8, population=2000)
 LOG = WORLD.sample(800, seed=0)

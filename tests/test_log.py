@@ -92,7 +92,7 @@ def test_clusters_and_timestamps():
 
 def test_the_logging_policy_is_cross_checked_with_the_propensities():
     table = [[0.5, 0.25, 0.25]] * 4
-    refused(r"disagree on 1 rows: row 3 has propensity 0.3, but the logging policy gives its action 0.25",
+    refused(r"disagree on 1 row: row 3 has propensity 0.3, but the logging policy gives its action 0.25",
             logging=table, propensities=[0.5, 0.25, 0.5, 0.3])  # fmt: skip
     assert LoggedData(**GOOD, logging=table).logging is not None
     without = LoggedData(**{**GOOD, "propensities": None}, logging=table)

@@ -1,15 +1,19 @@
 """Importing is cheap and changes nothing; the public names are what __all__ says."""
 
 import ast
+import importlib.util
 import inspect
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import cael
 from cael.common import public as _public
 
+ROOT = Path(__file__).parents[1]
 HEAVY = ("torch", "scipy.stats", "sklearn", "pandas", "matplotlib", "scipy", "rich", "cyclopts", "pyarrow")
 
 
@@ -67,3 +71,29 @@ def test_every_estimator_has_formula_reference_and_doctest():
         if inspect.isclass(value) and issubclass(value, cael.Estimator) and value is not cael.Estimator:
             assert ">>>" in value.__doc__, name
             assert "V = " in value.__doc__ or "V as of" in value.__doc__ or name in ("SLOPE", "Auto"), name
+
+
+def script(name):
+    """A file of .ci as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / ".ci" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_hashed_requirements_have_the_versions_of_the_constraints():
+    hashes = script("hashes")
+    assert {name: hashes.pins()[name] for name in hashes.needed()} == hashes.written()
+    blocks = re.split(r"\n(?=[a-z])", (ROOT / "requirements-runtime.txt").read_text().split("cael\n", 1)[1])
+    assert all(re.fullmatch(r"\S+==\S+( \\\n    --hash=sha256:[0-9a-f]{64})+\n?", block) for block in blocks)
+    assert len(blocks) == len(hashes.written()) > 20
+
+
+def test_every_dependency_declares_one_least_version(tmp_path):
+    pins = script("minima").minima(ROOT / "pyproject.toml")
+    names = [pin.split("==")[0] for pin in pins]
+    assert len(names) == len(set(names)) and {"numpy", "pyarrow", "pandas", "distributed", "jinja2"} <= set(names)
+    (tmp_path / "pyproject.toml").write_text('[project]\ndependencies = ["numpy"]\n[project.optional-dependencies]\n'
+                                             'report = []\nplots = []\ndask = []\ntest = []\n')  # fmt: skip
+    with pytest.raises(SystemExit, match="must declare one least version"):
+        script("minima").minima(tmp_path / "pyproject.toml")

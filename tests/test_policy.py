@@ -6,7 +6,8 @@ from sklearn.linear_model import LogisticRegression
 
 import cael
 from cael import InputError, NeedsError, PolicyError
-from cael.policies.policy import as_policy, logged_probability, probabilities
+from cael.policies.given import as_policy
+from cael.policies.policy import logged_probability, probabilities
 
 LOG = cael.LoggedData([[0.0], [1.0], [2.0]], [0, 1, 2], [1.0, 2.0, 3.0], logging=np.full((3, 3), 1 / 3))
 
@@ -85,9 +86,11 @@ def test_from_model_maps_classes_to_actions():
     np.testing.assert_array_equal(p[:, 1], 0)
     np.testing.assert_allclose(p[:, [0, 2]], model.predict_proba(LOG.contexts))
     names = LogisticRegression().fit([[0.0], [1.0]], ["a", "b"])
-    with pytest.raises(PolicyError, match=r"classes of the model must be action numbers 0\.\.2"):
+    with pytest.raises(
+        PolicyError, match=r"classes of the model: expected actions of the log, 0, 1, 2 .*such as 'a', 'b'"
+    ):
         table(cael.FromModel(names))
-    with pytest.raises(InputError, match="FromModel needs"):
+    with pytest.raises(InputError, match="is a int: expected a function"):
         cael.FromModel(3)
 
 

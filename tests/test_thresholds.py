@@ -8,6 +8,7 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from rich.console import Console
 
@@ -102,6 +103,19 @@ def smoothed(name, **limits):
     return judged_as(name, "SNDR", {"embedding": facts}, **limits)
 
 
+def memoriser():
+    from sklearn.tree import DecisionTreeClassifier
+
+    return DecisionTreeClassifier(random_state=0).fit(LOG.contexts, LOG.actions, sample_weight=np.exp(LOG.rewards))
+
+
+def with_dropped_rows():
+    rng = np.random.default_rng(0)
+    columns = {"action": rng.integers(0, 2, 900), "reward": rng.random(900), "propensity": np.full(900, 0.5)}
+    columns["reward"][:50] = np.nan
+    return cael.io.open_log(pa.table(columns), drop_invalid=True).log
+
+
 def without_effects(kind):
     """Rewards depend on the contexts alone; the logging policy is uniform, or looks at the contexts."""
     world = cael.worlds.PaperWorld(n_actions=10, gamma=0.3 if kind == "softmax" else 0.0)
@@ -194,7 +208,9 @@ PAIRS = {
     "unsupported_mass": judged("support", missing_action(), [0.49, 0.49, 0.02]),
     "disagreement": judged("disagreement", disagreement_gap=(0.0, 0.0)),
     "disagreement_gap": judged("disagreement", disagreement=(0.0, 0.0)),
+    "trained_here": judged("trained_here", LOG, memoriser()),
     "bias": lambda bias: with_bias(bias),
+    "dropped": judged("dropped", with_dropped_rows(), [0.5, 0.5]),
     "misplaced": judged("frequencies", broken("propensities of another version, whole policy")),
     "surprise": judged("surprise", broken("actions shuffled, logging policy known")),
     "decile_gap": audited("calibration", broken("actions shuffled, logging policy known")),

@@ -17,6 +17,7 @@ from cael import Check, InputError, Thresholds
 from cael.engine.asking import as_engine_log, ask
 from cael.experiments import broken as experiment
 from cael.judging.judge import judge
+from cael.judging.survey import depends_on_action
 from cael.judging.verdict import verdict_of, worst
 
 WORLD = cael.worlds.PaperWorld(n_actions=10, gamma=0.3)
@@ -116,6 +117,42 @@ def test_under_a_uniform_policy_nothing_vouches_for_a_log_without_effects():
     assert check(few, "action_effect").status == "pass"
     same = cael.evaluate(log, cael.Uniform(10), learn=False)  # no effect could change this answer
     assert check(same, "action_effect").status == "pass"
+
+
+def test_a_lift_shows_that_rewards_and_actions_belong_together():
+    """An effect that is the policy's alone, spread over many actions, which no action shows by itself."""
+    rng = np.random.default_rng(5)
+    n, k = 3000, 500
+    actions, good = rng.integers(0, k, n), np.arange(k) < k // 2
+    rewards = rng.normal(size=n) + 0.12 * good[actions]
+    log = cael.LoggedData(rng.normal(size=(n, 2)), actions, rewards, logging=cael.Uniform(k))
+    found = check(cael.evaluate(log, cael.Tabular(2 * good / k), learn=False), "action_effect")
+    assert depends_on_action(rewards, log) > 0.05
+    assert (found.status, found.value < 0.05) == ("pass", True)
+    mixed = cael.LoggedData(log.contexts, rng.permutation(actions), rewards, logging=cael.Uniform(k))
+    assert check(cael.evaluate(mixed, cael.Tabular(2 * good / k), learn=False), "action_effect").status == "warn"
+
+
+def test_the_lift_does_not_make_the_check_reject_more_often_than_it_says():
+    """200 logs without effects: the lesser of two p-values counts, doubled."""
+    rng, rejected, logs = np.random.default_rng(6), 0, 200
+    for _ in range(logs):
+        actions = rng.integers(0, 5, 600)
+        log = cael.LoggedData(rng.normal(size=(600, 2)), actions, rng.normal(size=600), logging=cael.Uniform(5))
+        found = cael.evaluate(log, cael.Tabular([0.6, 0.1, 0.1, 0.1, 0.1]), learn=False)
+        rejected += check(found, "action_effect").value <= 0.05
+    assert rejected / logs < 0.05 + 4 * np.sqrt(0.05 * 0.95 / logs)
+
+
+def test_weights_that_do_not_average_one_are_no_second_witness():
+    """Propensities that are twice too large: the weights are refused, and no estimator by weights is asked."""
+    log = WORLD.sample(2000, seed=0)
+    wrong = cael.LoggedData(
+        log.contexts, log.actions, log.rewards, np.minimum(2 * log.propensities, 1.0), n_actions=log.n_actions
+    )
+    found = cael.evaluate(wrong, WORLD.target, learn=False)
+    assert check(found, "mean_weight").status == "fail"
+    assert check(found, "disagreement").status == "unknown"
 
 
 def test_rewards_without_a_variance_are_a_caution():

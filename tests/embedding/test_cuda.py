@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 import cael
 from cael.embedding.arrays import NUMPY
@@ -14,6 +13,8 @@ from cael.embedding.exact.weight_paths import cells_of, weights_of
 from cael.embedding.graphs import Replayed
 from cael.embedding.tensors import Torch
 from cael.worlds import PaperWorld
+
+torch = pytest.importorskip("torch")
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU on this machine")
 

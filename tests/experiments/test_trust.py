@@ -64,6 +64,21 @@ def test_a_run_goes_on_where_it_was(files):
     assert without_time(again) == without_time(facts)
 
 
+def test_a_run_that_has_no_more_time_goes_on_next_time(tmp_path, capsys):
+    tasks = planned(TINY, 7000, ["rare clicks, equal arms"])[:3]
+    out, rows = tmp_path / "trust.json", tmp_path / "rows.jsonl"
+    assert trust.run(out, rows, tasks, seconds=0.0) is None
+    assert not out.exists() and "3 of 3 are left" in capsys.readouterr().err
+    assert trust.run(out, rows, tasks, seconds=600.0) is not None
+    assert out.exists() and len(read_lines(rows)) == 3
+
+
+def test_each_condition_shuffles_anew():
+    shuffled = [Task("evaluate", "A/B test", 7000, condition) for condition in trust_counts.SHUFFLED]
+    first, second = (trust.chance_of(task).permutation(1000) for task in shuffled)
+    assert (first != second).mean() > 0.9
+
+
 def without_time(facts):
     return {**facts, "worlds": [{**line, "time": None} for line in facts["worlds"]]}
 

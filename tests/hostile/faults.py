@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -21,7 +20,7 @@ from tests.hostile.cases import columns
 ANSWER = (0, 3)
 PAUSED = "paused"
 PRELUDE = """
-import importlib, os, sys, time
+import importlib, os, signal, sys, time
 
 def rest():
     print("paused", file=sys.__stderr__, flush=True)
@@ -46,6 +45,7 @@ def pausing_in_a_file():
             yield file
     whole.whole_file = half
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored by what is started in the background
 sys.path.insert(0, os.getcwd())
 if os.environ.get("PAUSE"):
     pausing_in_a_file() if os.environ["PAUSE"] == "a file" else pausing(os.environ["PAUSE"])
@@ -59,7 +59,7 @@ POLICY = """
 import time
 import numpy as np
 def policy(contexts):
-    time.sleep(0.5)
+    time.sleep(0.4)
     return np.full((len(contexts), 3), 1 / 3)
 """
 
@@ -149,11 +149,11 @@ def leftovers(folder: Path) -> list[str]:
     return [str(path) for path in (folder / "out").rglob(".*")]
 
 
-def parts(folder: Path, count: int = 12) -> None:
+def parts(folder: Path, count: int = 8) -> None:
     """The log in several files, for tasks on a cluster; and a policy that takes its time."""
     (folder / "log.parquet").unlink()
     (folder / "log.parquet").mkdir()
-    table = pa.table({**columns(), "best": np.zeros(60, int)})
+    table = pa.table(columns())
     for at in range(count):
-        pq.write_table(table.slice(at * 5, 5), folder / "log.parquet" / f"{at:02}.parquet")
+        pq.write_table(table.slice(at * 8, 8), folder / "log.parquet" / f"{at:02}.parquet")
     (folder / "slowly.py").write_text(POLICY)

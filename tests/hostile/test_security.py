@@ -1,5 +1,6 @@
 """What docs/guide/security.md promises: each promise names a test that exists, and those that have no other home."""
 
+import importlib
 import io
 import os
 import re
@@ -39,7 +40,8 @@ def test_every_promise_names_a_test_that_exists():
 def test_no_code_is_run_unless_it_is_named(tmp_path, monkeypatch):
     """Modules of the folder, pickles and formulas in cells are not touched; `python:` imports what it names."""
     monkeypatch.chdir(tmp_path)
-    for name in ("sitecustomize", "cael_plugin", "pandas", "torch", "named_trap"):
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    for name in ("sitecustomize", "cael_plugin", "pandas", "torch", "colorsys", "named_trap"):
         raw(tmp_path, "import pathlib; pathlib.Path('ran').write_text('x')\n", f"{name}.py")
     log = parquet(tmp_path, note=["=cmd|' /C calc'!A0"] * N)
     with pytest.raises(SystemExit) as stop:
@@ -53,6 +55,8 @@ def test_no_code_is_run_unless_it_is_named(tmp_path, monkeypatch):
         main(["evaluate", log, "--policy", "python:named_trap:x", "--no-learn"])
     assert (tmp_path / "ran").exists()
     del sys.modules["named_trap"]
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    assert str(tmp_path) not in importlib.import_module("colorsys").__file__  # what is installed goes before the folder
 
 
 def test_nothing_leaves_the_machine(tmp_path, monkeypatch):

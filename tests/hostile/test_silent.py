@@ -13,6 +13,8 @@ import pytest
 
 import cael
 from cael.cli import main
+from cael.io import cells as io_cells
+from cael.io.kinds import without
 from cael.log.keys import distinct_keys, label_array, label_keys
 from tests.hostile.cases import N, columns, one, parquet, text
 
@@ -241,3 +243,19 @@ def test_the_exit_code_of_a_policy_is_not_that_of_the_gate(tmp_path, monkeypatch
     with pytest.raises(SystemExit) as stop:
         main(["evaluate", parquet(tmp_path), "--policy", "python:silent_exit:policy", "--gate", "--no-learn"])
     assert stop.value.code == 1
+
+
+@pytest.mark.parametrize("make", [lambda x: x, lambda x: pa.chunked_array([x])], ids=["array", "chunks"])
+def test_labels_of_slices_are_those_of_their_rows(make):
+    """`pc.if_else` gave the labels of other rows before pyarrow 25, and text that was none."""
+    rng = np.random.default_rng(0)
+    cells = [["sport", "", None, "n", "a long label"][code] for code in rng.integers(0, 5, 300)]
+    for start, end in [(0, 300), (7, 61), (50, 100), (299, 300), (123, 123)]:
+        part = pa.array(cells, pa.string()).slice(start, end - start)
+        gone = pa.array([cell == "" for cell in cells], pa.bool_()).slice(start, end - start)
+        text = without(make(part), make(gone))
+        assert text.to_pylist() == [cell or None for cell in cells[start:end]]
+        floats = pa.array([float(len(cell or "")) for cell in cells]).slice(start, end - start)
+        for column, expected in ((part, [cell or None for cell in cells[start:end]]), (floats, floats.to_pylist())):
+            codes, distinct, _ = io_cells.labels("x", [column])
+            assert [distinct[code] if code >= 0 else None for code in codes] == expected

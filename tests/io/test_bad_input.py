@@ -244,7 +244,7 @@ CASES: dict[str, Case] = {
     ),
     "a missing propensity": log(lambda f: at(f, changed("propensity", 6, None)), r"'propensity' is missing in 1 row"),
     "duplicated decisions": log(
-        lambda f: at(f, changed("decision_id", 4, "d1")), r"'decision_id' repeats the id .*'d1', in 1 row \(row 4\)"
+        lambda f: at(f, changed("decision_id", 4, "d1")), r"'decision_id' repeats the id .* in 1 row \(row 4\)"
     ),
     "a missing decision id": log(lambda f: at(f, changed("decision_id", 4, None)), "'decision_id' is missing in 1 row"),
     "a context that is NaN": log(lambda f: at(f, changed("x_0", 7, np.nan)), r"'x_0' is missing in 1 row \(row 7\)"),
@@ -346,7 +346,7 @@ CASES: dict[str, Case] = {
     "no such attribute": policy("python:math:nothing", "math has no attribute 'nothing'"),
     "an object that is no policy": policy("python:math:pi", "is a float: expected a function of contexts"),
     "half a Python name": policy("python:math", "expected python:MODULE:ATTRIBUTE"),
-    "a function that fails": policy("python:json:loads", "'python:json:loads' failed on contexts of shape"),
+    "a function that fails": policy("python:json:loads", "policy python:json:loads failed on contexts of shape"),
     "a function of the wrong shape": policy("python:numpy:exp", "expected probabilities of shape"),
     # options
     "an unknown estimator": policy(

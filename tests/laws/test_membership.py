@@ -90,6 +90,7 @@ POLICIES = [
     cael.FactorisedSoftmax(three, RNG.normal(size=(K, 3))),
     cael.FromModel(flat),
     cael.FromModel(LogisticRegression().fit(LOG.contexts, LOG.actions)),
+    cael.Choice(TABLE.argmax(axis=1)),
     cael.LoggedOnly(TABLE[:, 0]),
     cael.Mixture([cael.Uniform(K), cael.LoggedOnly(TABLE[:, 0])], [0.5, 0.5]),
     cael.estimate_logging(LOG),

@@ -111,7 +111,7 @@ def test_an_error_of_a_worker_is_the_error_of_the_call(cluster, tmp_path):
 
 
 def test_a_scheduler_that_is_not_there_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("cael.engine.passes.CONNECT", 1)
+    monkeypatch.setattr("cael.common.cluster.CONNECT", 1)
     log = cael.scan(write(tmp_path / "log", table(100)), n_actions=K, client="tcp://127.0.0.1:1")
     with pytest.raises(cael.InputError, match=r"there is no Dask scheduler at tcp://127.0.0.1:1"):
         cael.evaluate(log, "pi", learn=False)

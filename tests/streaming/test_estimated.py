@@ -54,7 +54,7 @@ def test_frequencies_are_those_of_the_whole_log(tmp_path, monkeypatch, counted):
     sample."""
     monkeypatch.setattr(nuisances, "MODEL_ROWS", 500)
     if not counted:
-        monkeypatch.setattr(nuisances, "estimated", lambda log, split, counts: estimated(log, split))
+        monkeypatch.setattr(nuisances, "estimated", lambda log, split, how, counts: estimated(log, split))
     there, _, _ = scanned(tmp_path, n=40_000, cuts=())
     found = cael.evaluate(there, "uniform", cael.IPS(), learn=False)["IPS"].diagnostics
     assert (abs(found.mean_weight_z) < 4) == counted

@@ -1,7 +1,7 @@
 """The command line: parse, call public functions, print.
 
-Exit codes: 0 fine, 1 an error, 2 wrong usage, 3 the answer is not to be trusted, 4 worse than the logging policy
-(with --gate), 130 interrupted.
+Exit codes: 0 fine, 1 an error, 2 wrong usage, 3 the answer is not to be trusted, 4 the decision is to keep the
+baseline (with --gate or --ship), 5 it is to test further (with --ship), 130 interrupted.
 """
 
 from __future__ import annotations

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from cael.cli.large import Large, open_large
+from cael.cli.large import Large, Opened, open_large
 from cael.cli.options import (
+    Baseline,
     Columns_,
     Flag,
+    Guardrails,
     Judging,
     Log,
     MaybeWhole,
@@ -23,14 +25,17 @@ from cael.cli.options import (
     specs_of,
 )
 from cael.cli.output import Facts, save_report, show, writable
+from cael.io.roles import Columns
 
 if TYPE_CHECKING:
     from cael.io import LogTable
     from cael.judging.audits import Audit
     from cael.judging.thresholds import Thresholds
+    from cael.results.metric import Metric
+    from cael.results.question import Question
 
 FEWEST_FOR_AUDIT = 20
-OK, UNTRUSTED, WORSE = 0, 3, 4
+OK, UNTRUSTED, WORSE, UNSETTLED = 0, 3, 4, 5
 """Exit codes. An answer that is not to be trusted is never reported as worse or not worse."""
 
 
@@ -47,9 +52,12 @@ def evaluate(
     level: float = 0.95,
     learn: bool = True,
     budget: float | None = None,
+    guardrail: Guardrails = None,
+    baseline: Baseline = None,
     windows: MaybeWhole = None,
     calibrate: Flag = False,
     gate: Flag = False,
+    ship: Flag = False,
     format: Printed = "table",
     out: Out = None,
 ) -> int:
@@ -74,7 +82,9 @@ def evaluate(
     calibrate
         Also plant known rewards on this log, rank the estimators on them and check their intervals.
     gate
-        Exit with 4 if the policy is shown to be worse than the logging policy.
+        Exit with 4 if the decision is to keep the baseline: the policy is shown to be worse, or beyond a guardrail.
+    ship
+        Exit with 5 unless the decision is to ship (4 if it is to keep the baseline).
     """
     from cael import calibrate as calibrated
     from cael.io.specs import named
@@ -83,12 +93,17 @@ def evaluate(
     settings, limits = reading or Reading(), (judging or Judging()).limits()
     writable(out)
     added = estimators_of(estimators)
-    opened = open_large(log, columns, settings, large or Large(), [policy], windows)
+    columns, metrics = measuring(columns, guardrail)
+    opened = open_large(log, columns, settings, large or Large(), specs_with(policy, baseline), windows)
     name, spec = named(policy)
     target = opened.policy(spec)
-    answer, asked = asked_about(opened.log, {name: target}, added, None if learn else False, budget, **opened.cuts)
-    evaluation = replace(evaluation_of(answer, asked, level, headline, limits), policy=name)
-    facts, parts = opened.facts(answer), opened.parts(answer, evaluation.headline, level, settings.seed, limits)
+    asked = asked_about(
+        opened.log, {name: target}, added, None if learn else False, budget,
+        question=asked_over(metrics, baseline, opened), **opened.cuts,
+    )  # fmt: skip
+    answer = asked.answer
+    evaluation = replace(evaluation_of(asked, level, headline, limits, settings.seed), policy=name)
+    facts, parts = opened.facts(answer), opened.parts(asked, evaluation.headline, level, settings.seed, limits)
     audit = None if out is None else audited(opened.table, facts, limits)
     if calibrate:
         tried = tuple({each.name: each for each in (*panel(), *added)}.values())
@@ -100,8 +115,8 @@ def evaluate(
     show(evaluation, format, kind="evaluation", facts=facts, parts=parts)
     if out is not None:
         save_report(out, facts, policy, evaluation=evaluation, seed=settings.seed, audit=audit, **parts)
-    refused = evaluation.verdict.level == "refuse" or failed(parts.get("calibration"), evaluation.headline)
-    return exit_code(refused, gate and evaluation.direction == "worse")
+    refused = not evaluation.decision.trusted or failed(parts.get("calibration"), evaluation.headline)
+    return exit_code([evaluation.decision.choice], refused=refused, gate=gate, ship=ship)
 
 
 def failed(calibration: Any, headline: str) -> bool:
@@ -119,8 +134,49 @@ def audited(table: LogTable | None, facts: Facts, limits: Thresholds) -> Audit |
     return audit(table.log, names=facts.names, thresholds=limits)
 
 
-def exit_code(refused: bool, worse: bool = False) -> int:
-    return UNTRUSTED if refused else WORSE if worse else OK
+def exit_code(decisions: Sequence[str] = (), *, refused: bool, gate: bool = False, ship: bool = False) -> int:
+    """Of a command. decisions: about the policies. gate, ship: whether they count."""
+    if refused:
+        return UNTRUSTED
+    if (gate or ship) and "keep" in decisions:
+        return WORSE
+    return UNSETTLED if ship and "test" in decisions else OK
+
+
+def measuring(columns: Columns | None, guardrails: Sequence[str] | None) -> tuple[Columns | None, list[Metric]]:
+    """The columns of the log with those of the metrics, and the metrics; none where only the reward is asked about."""
+    from cael.results.metric import Metric
+
+    given = columns or Columns()
+    metrics = [Metric.of(text) for text in given.metric or ()]
+    bounds = [Metric.of(text, guardrail=True) for text in guardrails or ()]
+    if not metrics and not bounds:
+        return columns, []
+    if given.reward is not None and given.reward not in [metric.name for metric in metrics]:
+        metrics = [Metric(given.reward), *metrics]
+    names = dict.fromkeys(column for metric in (*metrics, *bounds) for column in metric.columns)
+    reward = given.reward or next((metric.column for metric in metrics), None)
+    return replace(given, reward=reward, metric=tuple(name for name in names if name != reward)), [*metrics, *bounds]
+
+
+def asked_over(metrics: Sequence[Metric], baseline: str | None, opened: Opened) -> Question:
+    """The question about these metrics, over this baseline."""
+    from cael.io.specs import named
+    from cael.results.metric import Metric
+    from cael.results.question import question_of
+
+    goals = list(metrics)
+    if goals and all(metric.guardrail for metric in goals):
+        goals = [Metric(opened.log.reward_name), *goals]
+    if baseline is None:
+        return question_of(goals or None, None)
+    name, spec = named(baseline)
+    return question_of(goals or None, (name, opened.policy(spec)))
+
+
+def specs_with(policy: str, baseline: str | None) -> list[str]:
+    """The specs of a policy and of the baseline, where there is one."""
+    return [policy, *([] if baseline is None else [baseline])]
 
 
 def compare(
@@ -135,11 +191,14 @@ def compare(
     level: float = 0.95,
     learn: bool = True,
     budget: float | None = None,
+    guardrail: Guardrails = None,
+    baseline: Baseline = None,
     gate: Flag = False,
+    ship: Flag = False,
     format: Printed = "table",
     out: Out = None,
 ) -> int:
-    """Which of these policies beats the logging policy? Paired contrasts, with simultaneous intervals.
+    """Which of these policies beats the baseline? Paired contrasts, with simultaneous intervals.
 
     Parameters
     ----------
@@ -155,19 +214,24 @@ def compare(
     budget
         Seconds of training at most; without it training ends when it no longer helps.
     gate
-        Exit with 4 if one of the policies is shown to be worse than the logging policy.
+        Exit with 4 if the decision about one of the policies is to keep the baseline.
+    ship
+        Exit with 5 unless the decision about every policy is to ship (4 if it is to keep the baseline).
     """
     from cael.results.comparison import ask_to_compare, comparison_of
 
     settings, limits = reading or Reading(), (judging or Judging()).limits()
     writable(out)
     chosen = None if estimator is None else estimators_of([estimator])[0]
-    opened = open_large(log, columns, settings, large or Large(), policy)
+    columns, metrics = measuring(columns, guardrail)
+    opened = open_large(log, columns, settings, large or Large(), [*policy, *([baseline] if baseline else [])])
     targets = {name: opened.policy(spec) for name, spec in specs_of(policy).items()}
-    answer, used = ask_to_compare(opened.log, targets, chosen, None if learn else False, budget)
-    comparison, facts = comparison_of(answer, used, level, settings.seed, limits), opened.facts(answer)
+    asked, used = ask_to_compare(
+        opened.log, targets, chosen, None if learn else False, budget, asked_over(metrics, baseline, opened)
+    )  # fmt: skip
+    comparison, facts = comparison_of(asked, used, level, settings.seed, limits), opened.facts(asked.answer)
     show(comparison, format, kind="comparison", facts=facts)
     if out is not None:
         save_report(out, facts, ", ".join(policy), comparison=comparison, seed=settings.seed)
-    worse = any(row.direction == "worse" for row in comparison)
-    return exit_code(comparison.verdict.level == "refuse", gate and worse)
+    decisions = [decision.choice for decision in comparison.decisions]
+    return exit_code(decisions, refused=not comparison.decisions[0].trusted, gate=gate, ship=ship)

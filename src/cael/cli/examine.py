@@ -7,9 +7,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from cael.cli.decide import exit_code
+from cael.cli.decide import exit_code, measuring
 from cael.cli.large import opened
-from cael.cli.options import Columns_, Judging, Log, MaybeWhole, Printed, Reading, Whole
+from cael.cli.options import Baseline, Columns_, Judging, Log, MaybeWhole, Printed, Reading, Whole
 from cael.cli.output import facts_in_memory, show
 
 
@@ -35,11 +35,11 @@ def audit(
     from cael import audit as audited
 
     limits = (judging or Judging()).limits()
-    table = opened(log, columns, reading or Reading())
+    table = opened(log, measuring(columns, None)[0], reading or Reading())
     facts = facts_in_memory(table)
     result = audited(table.log, p_value=p_value, blocks=blocks, names=facts.names, thresholds=limits)
     show(result, format, kind="audit", facts=facts)
-    return exit_code(result.status == "fail")
+    return exit_code(refused=result.status == "fail")
 
 
 def plan(
@@ -50,6 +50,7 @@ def plan(
     columns: Columns_ = None,
     reading: Reading | None = None,
     judging: Judging | None = None,
+    baseline: Baseline = None,
     level: float = 0.95,
     power: float = 0.8,
     rows: MaybeWhole = None,
@@ -63,7 +64,7 @@ def plan(
     policy
         The policy in question, such as choice:COLUMN or table:FILE; the kinds are listed below.
     lift
-        The lift over the logging policy: 1% of its value, or a number in units of the reward.
+        The lift over the baseline: 1% of the mean logged reward, or a number in units of the reward.
     level
         Level of the two-sided interval.
     power
@@ -79,14 +80,15 @@ def plan(
 
     settings, limits = reading or Reading(), (judging or Judging()).limits()
     size, relative = lift_of(lift)
-    table = opened(log, columns, settings, [policy])
+    table = opened(log, measuring(columns, None)[0], settings, [policy, *([baseline] if baseline else [])])
     name, spec = named(policy)
+    over = None if baseline is None else (named(baseline)[0], table.policy(named(baseline)[1]))
     result = planned(
-        table.log, table.policy(spec), lift=size, relative=relative, level=level, power=power, rows=rows,
+        table.log, table.policy(spec), baseline=over, lift=size, relative=relative, level=level, power=power, rows=rows,
         exploration=EXPLORATION if exploration is None else exploration, seed=settings.seed, thresholds=limits,
     )  # fmt: skip
     show(replace(result, policy=name), format, kind="plan", facts=facts_in_memory(table))
-    return exit_code(result.status == "fail")
+    return exit_code(refused=result.status == "fail")
 
 
 def lift_of(text: str) -> tuple[float, bool]:

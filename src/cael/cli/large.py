@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cael.judging.thresholds import Thresholds
     from cael.log.held import EngineLog
     from cael.log.scanned import ScannedLog
+    from cael.results.question import Asked
 
 IN_MEMORY = 4
 """A log in memory takes so many times the size of its columns: as read, as arrays, as weights and contributions."""
@@ -61,12 +62,12 @@ class Opened:
     def facts(self, answer: Answer) -> Facts:
         return facts_streamed(answer) if self.table is None else facts_in_memory(self.table)
 
-    def parts(self, answer: Answer, name: str, level: float, seed: int, limits: Thresholds) -> dict[str, Any]:
+    def parts(self, asked: Asked, name: str, level: float, seed: int, limits: Thresholds) -> dict[str, Any]:
         """The segments by column, and by time."""
         from cael.results.segmentation import segments_of
 
         lifts = [
-            replace(segments_of(answer, at, name, level, seed, windows=at == len(self.segments)), thresholds=limits)
+            segments_of(asked, at, name, level, seed, windows=at == len(self.segments), thresholds=limits)
             for at in range(len(self.segments) + self.windows)
         ]
         by_column = dict(zip(self.segments, lifts, strict=False))

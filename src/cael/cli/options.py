@@ -35,6 +35,17 @@ Log = Annotated[
 ]
 Columns_ = Annotated[Columns | None, Parameter(name="*", group="Columns", consume_multiple=True, negative=())]
 Policies = Annotated[list[str], Parameter(negative=())]
+Guardrails = Annotated[
+    list[str] | None,
+    Parameter(
+        negative=(),
+        help="What may not get worse than by so much: latency:min:+2%, clicked:-0.01, cost:min:limit=0.05. Repeat it.",
+    ),
+]
+Baseline = Annotated[
+    str | None,
+    Parameter(help="The policy that lifts are over, in any of the forms of a policy; by default the logging policy."),
+]
 Flag = Annotated[bool, Parameter(negative=())]
 Printed = Annotated[Format, Parameter(help="Print a table, JSON or Markdown.")]
 Out = Annotated[Path | None, Parameter(help="Write a report to this HTML file.")]

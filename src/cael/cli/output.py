@@ -151,7 +151,7 @@ def _print_markdown(results: Mapping[str, Any], lines: Sequence[str]) -> None:
     from cael.results.sheet import escaped
 
     for heading, result in results.items():
-        print(f"### {escaped(heading)}\n\n" if heading else "", result.sheet().markdown(), sep="", end="\n\n")
+        print(f"### {escaped(heading)}\n\n" if heading else "", result.markdown(), sep="", end="\n\n")
     for line in lines:
         print(f"\n{escaped(line.strip())}")
 

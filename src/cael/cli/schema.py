@@ -11,6 +11,7 @@ NUMBER: dict[str, Any] = {"type": "number"}
 MAYBE: dict[str, Any] = {"type": ["number", "null"]}
 COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
 TRUTH: dict[str, Any] = {"type": "boolean"}
+BETTER: dict[str, Any] = {"enum": ["more", "less"]}
 DIRECTION: dict[str, Any] = {"enum": ["better", "worse", "no difference shown"]}
 
 
@@ -62,6 +63,7 @@ DEFINITIONS: dict[str, Any] = {
             )
         ),
         estimator=TEXT, level=NUMBER, factor=NUMBER, differ=NUMBER, spread=NUMBER, kind=TEXT, sentence=TEXT,
+        metric=TEXT, baseline=TEXT, others_=several(ref("segments")),
     ),
     "calibration": record(
         best=TEXT, kinds=several(TEXT), repeats=COUNT, n=COUNT, level=NUMBER, redrawn=TRUTH, sentence=TEXT,
@@ -72,12 +74,29 @@ DEFINITIONS: dict[str, Any] = {
         sentence=TEXT,
     ),
     "frequency": {"type": "object"},
+    "decision": record(
+        policy=TEXT, choice={"enum": ["ship", "test", "keep"]}, reasons=several(TEXT),
+        rows={"type": ["integer", "null"]}, rule=TEXT, trusted=TRUTH,
+    ),
+    "scorecard": record(
+        estimator=TEXT, baseline=TEXT, level=NUMBER, simultaneous_factor=NUMBER, decisions=several(ref("decision")),
+        metrics=several(
+            record(
+                name=TEXT, column=TEXT, per={"type": ["string", "null"]}, direction={"enum": ["max", "min"]}, cap=MAYBE,
+                guardrail=TRUTH, bound={"type": ["string", "null"]}, policy=TEXT, estimate=ref("estimate"),
+                baseline=NUMBER, lift=NUMBER, lift_error=NUMBER, relative_lift=MAYBE, interval=ref("interval"),
+                excess={"anyOf": [ref("interval"), {"type": "null"}]}, rows_above_cap=COUNT, verdict=ref("verdict"),
+                status={"enum": ["better", "worse", "no difference shown", "within", "beyond", "open"]},
+            )
+        ),
+    ),
 }  # fmt: skip
 
 DOCUMENTS: dict[str, dict[str, Any]] = {
     "evaluation": record(
         reading_=ref("reading"), version=TEXT, log=TEXT, fingerprint=TEXT, policy=TEXT, level=NUMBER, headline=TEXT,
-        verdict=ref("verdict"), direction=DIRECTION, overlap={"type": ["object", "null"]},
+        verdict=ref("verdict"), direction=DIRECTION, metric=TEXT, better=BETTER, decision=ref("decision"),
+        baseline=record(name=TEXT, value=NUMBER), scorecard_=ref("scorecard"), overlap={"type": ["object", "null"]},
         sensitivity={"anyOf": [ref("sensitivity"), {"type": "null"}]},
         lift=record(
             value=NUMBER, stderr=NUMBER, error=NUMBER, interval=ref("interval"), relative=MAYBE, adjusted_=TRUTH
@@ -87,7 +106,8 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
     ),
     "comparison": record(
         reading=ref("reading"), estimator=TEXT, baseline=ref("estimate"), level=NUMBER, simultaneous_factor=NUMBER,
-        policies=several(
+        metric=TEXT, better=BETTER, baseline_name=TEXT, decisions=several(ref("decision")),
+        scorecard_=ref("scorecard"), policies=several(
             record(
                 name=TEXT, estimate=ref("estimate"), lift=NUMBER, lift_error=NUMBER, interval=ref("interval"),
                 direction=DIRECTION, verdict=ref("verdict"),
@@ -100,8 +120,9 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
         periods=several({"type": "object"}),
     ),
     "plan": record(
-        reading=ref("reading"), policy=TEXT, lift=NUMBER, baseline=NUMBER, level=NUMBER, power=NUMBER, n=COUNT,
-        rows=COUNT, detectable=MAYBE, enough=MAYBE, rows_needed=MAYBE, more_rows=MAYBE, sentences=several(TEXT),
+        reading=ref("reading"), policy=TEXT, baseline_name=TEXT, lift=NUMBER, baseline=NUMBER, level=NUMBER,
+        power=NUMBER, n=COUNT, rows=COUNT, detectable=MAYBE, enough=MAYBE, rows_needed=MAYBE, more_rows=MAYBE,
+        sentences=several(TEXT),
         options=several(record(exploration=NUMBER, rows=MAYBE, spread=MAYBE, cost=MAYBE)), checks=several(ref("check")),
     ),
 }  # fmt: skip

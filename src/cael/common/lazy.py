@@ -1,9 +1,11 @@
-"""Packages whose public names are loaded when the first of them is asked for, so that importing one costs nothing."""
+"""Packages whose public names are loaded when they are asked for, so that importing one costs nothing."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, TypeVar
@@ -15,6 +17,15 @@ def names_in(module: str) -> dict[str, Any]:
     """The public names that a module imports, in its order, and what they stand for."""
     names = vars(import_module(module))
     return {name: value for name, value in names.items() if name == "__version__" or not name.startswith("_")}
+
+
+@cache
+def homes(module: str) -> dict[str, tuple[str, str]]:
+    """(module, name there) of each name that a module imports on a line of its own; none where its text is not kept."""
+    spec = find_spec(module)
+    text = getattr(spec and spec.loader, "get_source", lambda _: None)(module) or ""
+    lines = re.findall(r"^from (\S+) import (\w+) as (\w+)$", text, re.MULTILINE)
+    return {name: (home, original) for home, original, name in lines}
 
 
 def exported(base: type[T]) -> list[type[T]]:
@@ -37,7 +48,12 @@ def lazily(
     def get(name: str) -> Any:
         if not name.startswith("_") and find_spec(f"{package}.{name}") is not None:
             return import_module(f"{package}.{name}")
-        if name == "__all__" or not name.startswith("_"):
+        home, original = homes(module).get(name, ("", ""))
+        if home:
+            value = getattr(import_module(home), original)
+            if kept(value):
+                return vars(sys.modules[package]).setdefault(name, value)
+        elif name == "__all__" or not name.startswith("_"):
             names = load()
             if name in names:
                 return names[name]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
 import numpy as np
 
 from cael.common.types import Floats
 from cael.engine.columns import Column, Lost, Misfit, Outcome, Product, Reward, SecondMoment, Weight, Weights, squared
 from cael.engine.moments import Combination, Moments
-from cael.engine.partial import Partial
+from cael.engine.partial import Partial, Range
 from cael.engine.predictions import Predictions
 from cael.engine.score import Score
 from cael.engine.tally import Changed, Tally
@@ -28,6 +28,7 @@ from cael.policies.fitted import LoggingFit
 if TYPE_CHECKING:
     from cael.engine.parts import Part
 
+T = TypeVar("T")
 ALIKE = 1e-12
 """Weights whose mean has a smaller standard error are all the same, but for rounding."""
 ROUNDING = 1e-12
@@ -38,7 +39,8 @@ ROUNDING = 1e-12
 @dataclass(frozen=True, eq=False)
 class Answer:
     """What one pass over a log found. parts: of the estimators that can be computed. skipped: (target, estimator,
-    reason). dropped: (reason, rows). warnings: what to tell the user. outcomes: the models that were trained."""
+    reason). dropped: (reason, rows). warnings: what to tell the user. outcomes: the models that were trained. number:
+    of the metric that is the reward, among those of the question. memo: what is shared between them (`once`)."""
 
     log: EngineLog
     names: tuple[str, ...]
@@ -50,6 +52,15 @@ class Answer:
     dropped: tuple[tuple[str, int], ...]
     warnings: tuple[str, ...]
     outcomes: dict[Outcome, Predictions]
+    number: int = 0
+    memo: dict[Any, Any] = field(default_factory=dict)
+
+    def once(self, key: Any, make: Callable[[], T]) -> T:
+        """What does not depend on the metric: made once for all of them."""
+        if key not in self.memo:
+            self.memo[key] = make()
+        value: T = self.memo[key]
+        return value
 
     @property
     def n(self) -> int:
@@ -61,11 +72,16 @@ class Answer:
 
     @property
     def r0(self) -> float:
-        return self.work.r0
+        return self.work.metrics[self.number - 1].r0 if self.number else self.work.r0
+
+    @cached_property
+    def index(self) -> dict[Column, int]:
+        return self.work.place(self.number)
 
     @property
-    def index(self) -> dict[Column, int]:
-        return self.work.place
+    def range(self) -> Range:
+        """The least and the greatest reward, and how many rows lay above a cap."""
+        return self.partial.ranges[self.number]
 
     def means(self, columns: Sequence[Column]) -> Floats:
         """The means of some columns."""
@@ -87,7 +103,7 @@ class Answer:
     @cached_property
     def two_values(self) -> tuple[float, float] | None:
         """The two values that all rewards have, 0 and 1 for example; None where there are more, or one."""
-        low, high = self.partial.low, self.partial.high
+        low, high = self.range.low, self.range.high
         below, above = self.mean(Reward()) + self.r0 - low, high - self.mean(Reward()) - self.r0
         return (low, high) if low < high and math.isclose(self.variance(Reward()), below * above) else None
 
@@ -98,7 +114,7 @@ class Answer:
 
     def combination(self, columns: Sequence[Column], score: Score) -> Combination:
         """The contributions of all rows: a score of some columns."""
-        c: Floats = np.zeros(len(self.index))
+        c: Floats = np.zeros(len(self.work.columns))
         for column, coefficient in zip(columns, score.coefficients, strict=True):
             c[self.index[column]] += coefficient
         p = self.partial
@@ -194,9 +210,9 @@ class Answer:
 
     def refuse_constant(self) -> None:
         """A log in which every reward is the same says nothing about the difference between policies."""
-        if self.partial.low == self.partial.high:
+        if self.range.low == self.range.high:
             raise LogError(
-                f"every one of the {self.n} rewards is {self.partial.low:g}: this log cannot tell one policy from "
+                f"every one of the {self.n} rewards is {self.range.low:g}: this log cannot tell one policy from "
                 "another. Check that the reward column is the right one, or collect more rows. (A single estimator "
                 "can still be run by its own estimate(log, policy).)"
             )

@@ -5,36 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
-import numpy as np
-
-from cael.common.types import Floats
 from cael.engine.answer import Answer
 from cael.engine.columns import (
     Column,
     Control,
-    Lost,
-    Member,
-    Misfit,
     Outcome,
-    Product,
-    Reward,
-    SecondMoment,
-    Surprise,
-    Weight,
-    Weights,
-    squared,
 )
 from cael.engine.drawn import Sample, sample_of
+from cael.engine.gathering import checked, columns_of, in_time_order, summed, work_of
 from cael.engine.nuisances import fitted_to
-from cael.engine.partial import Partial
-from cael.engine.passes import reduced
 from cael.engine.predictions import Folded, Modelled, Pair, Predictions, predictable
 from cael.engine.ridge_pass import RidgeSums, balanced, ridge_sums, solved, sums_of
-from cael.engine.tally import most_top
 from cael.engine.windows import Windows, refuse_disorder
-from cael.engine.work import Work, run, stretches_by_time
 from cael.errors import CaelError, InputError, LogError, NeedsError
 from cael.judging.thresholds import DEFAULT
 from cael.log.held import EngineLog, Held
@@ -43,8 +27,6 @@ from cael.log.pieces import Piece
 from cael.log.targets import Target, refuse_by_position
 from cael.outcomes.outcome_model import FittedOutcome, FixedOutcome
 from cael.outcomes.ridge import Ridge
-from cael.policies.aligned import MOST_CELLS
-from cael.policies.expectations import totals
 from cael.policies.fitted import FittedLogging, rows_for, shown
 from cael.policies.policy import Policy
 from cael.policies.propensity import EstimatedLogging, warning
@@ -61,8 +43,6 @@ NEEDS = {
 }
 MODEL_ROWS = 100_000
 """Outcome models of a log in files are trained on at most so many rows."""
-FEWEST_CELLS = 16
-"""A batch has at least so many rows, however many actions there are."""
 
 
 @final
@@ -197,14 +177,15 @@ class Asking:
         """A pass that looks at the weights alone, for settings that depend on them."""
         self.require(("propensities",), target)
         if not self.looks:
-            work = work_of(Asking(self.log, self.targets, self.r0), [], (), judged=False)
-            partial = reduced(run, work, self.log)
+            bare = Prepared(Asking(self.log, self.targets, self.r0), [], [], (), judged=False)
+            work = work_of([bare], (), self.log)
+            partial = summed(work, self.log)
             checked(self.log, partial)
-            places = [work.place[column] for column in work.tallied]
+            places = [work.place()[column] for column in work.tallied]
             moments, rows = partial.moments, partial.rows
             seconds = [float(moments.comoment[at, at]) / rows + float(moments.mean[at]) ** 2 for at in places]
             largest = [tally.largest for tally in partial.tallies]
-            self.looks = [Look(rows, *facts) for facts in zip(largest, seconds, strict=True)]
+            self.looks += [Look(rows, *facts) for facts in zip(largest, seconds, strict=True)]
         return self.looks[target]
 
     def max_weight(self, target: int) -> float | None:
@@ -234,22 +215,91 @@ def ask(
     of time; their sums are behind those of the segments. controls: outcome models of control variates; None: no lift
     and no verdict will be asked for, whose checks take sums over all actions of a row. learned: trained before.
     """
+    wanted = Wanted(log, estimators, asked, None if controls is None else tuple(controls), learned)
+    return ask_all(log, policies, [wanted], segments=segments, windows=windows)[0]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """What a question wants to know of a metric. log: with that metric as the reward. The others are those of `ask`."""
+
+    log: EngineLog
+    estimators: Sequence[Estimator]
+    asked: Collection[str] = ()
+    controls: tuple[Outcome, ...] | None = ()
+    learned: dict[Any, Any] | None = None
+
+
+def ask_all(
+    log: EngineLog,
+    policies: Mapping[str, Any],
+    metrics: Sequence[Wanted],
+    *,
+    segments: tuple[str, ...] = (),
+    windows: Windows | None = None,
+) -> tuple[Answer, ...]:
+    """The answers to a question about several metrics, from one pass over the log, which measures all of them.
+
+    Weights, and all else that does not depend on the reward, are computed once for all metrics.
+    """
     targets = tuple(log.target(policy) for policy in policies.values())
     refuse_functions(log, targets)
-    probe = log.probe()
-    asking = Asking(log, targets, float(probe.rewards.mean()) if len(probe) else 0.0, learned=learned or {})
-    parts, skipped = planned(asking, estimators, asked)
-    judged, control = controls is not None, controlled(asking, controls or ())
-    trained = prepared(asking)
-    work = replace(work_of(asking, parts, segments, trained, control, judged=judged), windows=windows)
-    partial = replace(reduced(run, work, log), block=work.kept)
+    prepared_ones: list[Prepared] = []
+    for wanted in metrics:
+        prepared_ones.append(preparing(wanted, targets, prepared_ones))
+    plans = with_outcomes(log, prepared_ones)
+    work = replace(work_of(plans, segments, log), windows=windows)
+    partial = replace(summed(work, log), block=work.kept)
     dropped, warnings = checked(log, partial)
     refuse_disorder(partial)
-    return Answer(
-        log=log, names=tuple(policies), targets=targets, parts=tuple(parts), work=work,
-        partial=in_time_order(log, partial), skipped=tuple(skipped), dropped=dropped,
-        warnings=(*warnings, *about_logging(log)), outcomes=trained,
+    ordered, memo = in_time_order(log, partial), dict[Any, Any]()
+    return tuple(
+        Answer(
+            log=plan.asking.log, names=tuple(policies), targets=targets, parts=tuple(plan.parts), work=work,
+            partial=ordered, skipped=tuple(plan.skipped), dropped=dropped, warnings=(*warnings, *about_logging(log)),
+            outcomes=plan.outcomes, number=number, memo=memo,
+        )
+        for number, plan in enumerate(plans)
     )  # fmt: skip
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """What is known of a metric before the pass. controls: of lifts. judged: whether a verdict will be asked for."""
+
+    asking: Asking
+    parts: list[Part]
+    skipped: list[tuple[int, str, str]]
+    controls: tuple[Control, ...]
+    judged: bool
+    outcomes: dict[Outcome, Predictions] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Those that it needs, each once, as if it were the only metric."""
+        return columns_of(self.asking, self.parts, self.controls, self.judged)
+
+
+def preparing(wanted: Wanted, targets: tuple[Target, ...], before: Sequence[Prepared]) -> Prepared:
+    """A metric, with what was found of the weights and of the logging policy for those before it."""
+    probe = wanted.log.probe()
+    asking = Asking(
+        wanted.log, targets, float(probe.rewards.mean()) if len(probe) else 0.0, learned=wanted.learned or {}
+    )
+    if before:
+        asking.looks, asking.fits = before[0].asking.looks, before[0].asking.fits
+    parts, skipped = planned(asking, wanted.estimators, wanted.asked)
+    return Prepared(asking, parts, skipped, controlled(asking, wanted.controls or ()), wanted.controls is not None)
+
+
+def with_outcomes(log: EngineLog, metrics: Sequence[Prepared]) -> list[Prepared]:
+    """The metrics, with all their outcome models trained. log: measures all of them."""
+    sums: SumsOfRidge = {}
+    return [
+        replace(metric, outcomes=prepared(metric.asking, log, number, sums)) for number, metric in enumerate(metrics)
+    ]
 
 
 def refuse_functions(log: EngineLog, targets: Sequence[Target]) -> None:
@@ -306,9 +356,13 @@ def controlled(asking: Asking, controls: Iterable[Outcome]) -> tuple[Control, ..
     return tuple(columns)
 
 
-def prepared(asking: Asking) -> dict[Outcome, Predictions]:
-    """Predictions of all outcome models; Ridge is trained in a pass over the log for each choice of folds."""
-    sums: dict[tuple[int, int, bool, int], RidgeSums] = {}
+SumsOfRidge: TypeAlias = dict[tuple[int, int, bool, int], tuple[RidgeSums, ...]]
+"""Of each metric, by folds, halves, whether by action, and seed."""
+
+
+def prepared(asking: Asking, log: EngineLog, number: int, sums: SumsOfRidge) -> dict[Outcome, Predictions]:
+    """Predictions of all outcome models of a metric; Ridge is trained in a pass over the log for each choice of folds,
+    which makes the sums of all metrics."""
     predictions: dict[Outcome, Predictions] = {}
     for outcome, known in asking.outcomes.items():
         if known is not None:
@@ -318,9 +372,10 @@ def prepared(asking: Asking) -> dict[Outcome, Predictions]:
         folds, halves, by_action = sums_of(outcome.model, outcome.folds, asking.log)
         key = (folds, halves, by_action, outcome.seed)
         if key not in sums:
-            sums[key] = ridge_sums(asking.log, folds, halves, outcome.seed, by_action=by_action)
-        folded = solved(outcome.model, sums[key], outcome.folds, halves, asking.log, outcome.seed)
-        predictions[outcome] = replace(folded, balancing=balancing(asking, outcome, folded, sums[key]))
+            sums[key] = ridge_sums(log, folds, halves, outcome.seed, by_action=by_action).all
+        own = sums[key][number]
+        folded = solved(outcome.model, own, outcome.folds, halves, asking.log, outcome.seed)
+        predictions[outcome] = replace(folded, balancing=balancing(asking, outcome, folded, own))
     return predictions
 
 
@@ -332,95 +387,12 @@ def balancing(asking: Asking, outcome: Outcome, folded: Folded, sums: RidgeSums)
     return {target: of_model(asking.targets[target]) for target in targets}
 
 
-def work_of(
-    asking: Asking,
-    parts: Sequence[Part],
-    segments: tuple[str, ...],
-    outcomes: dict[Outcome, Predictions] | None = None,
-    control: tuple[Control, ...] = (),
-    *,
-    judged: bool = True,
-) -> Work:
-    """What every worker shall do."""
-    log, targets = asking.log, asking.targets
-    columns = columns_of(asking, parts, control, judged)
-    predictions = outcomes or {}
-    policies = [*targets, *((log.logging,) if log.logging is not None else ())]
-    groups = tuple(dict.fromkeys(column.group for column in columns if isinstance(column, Member)))
-    weights = [column for column in columns if isinstance(column, Weights)]
-    contexts = (
-        bool(groups)
-        or asking.fitted is not None
-        or any(source.contexts for source in (*policies, *predictions.values(), *weights))
-    )
-    more = [name for target in policies for name in target.columns]
-    more += sorted({name for source in predictions.values() for name in source.columns})
-    reading = log.reading(contexts=contexts, segments=segments, columns=more, numbers=len(columns), ids=True)
-    probe = log.probe(contexts=contexts)
-    if asking.fitted is not None or any(target.is_dense(probe) for target in policies):
-        reading = reading.at_most(max(FEWEST_CELLS, MOST_CELLS // log.n_actions))
-    return Work(
-        reading, asking.r0, targets, log.logging, predictions, columns,
-        tallied=tuple(column for column in weights if column.tallied),
-        ruled=tuple(column for column in weights if isinstance(column, Weight) and not column.plain),
-        groups=groups, popularity=popularity(log) if judged else None, judged=judged,
-        top=most_top(log.rows), rows=log.rows, starts=log.starts,
-        clustered=log.clustered, most_clusters=log.most_clusters(len(columns)),
-        kept=np.empty((len(columns), len(log.log))) if isinstance(log, Held) else None,
-        segments=len(log.segments) if isinstance(log, Held) else len(segments), fitted=asking.fitted,
-    )  # fmt: skip
-
-
-def columns_of(asking: Asking, parts: Sequence[Part], control: Sequence[Control], judged: bool) -> tuple[Column, ...]:
-    """The columns of everybody, each once."""
-    log, targets = asking.log, asking.targets
-    of_parts = [column for part in parts for column in part.columns]
-    of_parts += [column for part in parts for column in part.doubted if log.estimates_logging and judged]
-    weighting = [judged or Weight(t) in of_parts for t in range(len(targets))]
-    columns: list[Column] = [Reward(), squared(Reward())]
-    if log.has_propensities:
-        columns += [Weight(t) for t in range(len(targets))]
-    if asking.fitted is not None:
-        columns += [Misfit(), *(Product(Weight(t), Misfit()) for t in range(len(targets)))]
-    if log.logging is not None:
-        columns += [Lost(t) for t, target in enumerate(targets) if target.complete]
-        columns += [SecondMoment(t) for t, target in enumerate(targets) if target.complete and judged]
-        columns += [Surprise(relative) for relative in (False, True) if judged]
-        columns += [SecondMoment(t) for t, target in enumerate(targets) if target.complete and weighting[t]]
-    return tuple(dict.fromkeys([*columns, *of_parts, *control]))
-
-
-def popularity(log: EngineLog) -> Floats | None:
-    """(k,) logs of the mean probabilities of the actions under the logging policy, in the first rows of the log."""
-    if log.logging is None:
-        return None
-    probe = log.probe(contexts=log.logging.contexts)
-    sums = totals(log.logging.on(probe), probe.batch())
-    means: Floats = np.log((sums + 1 / log.n_actions) / (len(probe) + 1))
-    return means
-
-
-def in_time_order(log: EngineLog, partial: Partial) -> Partial:
-    """The stretches of a log in memory follow its timestamps, which need not be in the order of the rows."""
-    timestamps = log.log.timestamps if isinstance(log, Held) else None
-    if timestamps is None or partial.block is None or (timestamps[1:] >= timestamps[:-1]).all():
-        return partial
-    return replace(partial, stretches=stretches_by_time(timestamps, partial.block))
-
-
 def about_logging(log: EngineLog) -> list[str]:
     """What to say about a logging policy that was estimated on the way."""
     if isinstance(log, Held) or log.logging is None or not isinstance(log.logging.policy, EstimatedLogging):
         return []
     policy = log.logging.policy
     return [f"{warning(policy, log.context_dim)} Each model was trained on {policy.trained_on:,} rows."]
-
-
-def checked(log: EngineLog, partial: Partial) -> tuple[tuple[tuple[str, int], ...], list[str]]:
-    """Why rows of a log in files were left out, and what to say about it."""
-    if isinstance(log, Held):
-        return (), []
-    return log.checked(partial)
 
 
 def as_engine_log(log: Any, segments: tuple[tuple[list[str], Any], ...] = ()) -> EngineLog:

@@ -6,7 +6,7 @@ r stands for r - r0, with a constant r0 near the rewards: so no digits are lost 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
@@ -37,9 +37,11 @@ class Outcome:
 
 class Column(ABC):
     """A number for each row, by what it is; equal columns are one. control: whether its mean is 0 whatever the models
-    say, because the logging policy is known: a control variate."""
+    say, because the logging policy is known: a control variate. rewarded: whether it depends on what the reward is;
+    the others are shared between the metrics of a question."""
 
     control: bool = False
+    rewarded: bool = True
 
     @abstractmethod
     def fill(self, out: Floats, batch: Filling) -> None:
@@ -51,6 +53,7 @@ class Weights(Column):
     summed: whether they are sums over all actions of the logging policy, which may be fitted."""
 
     target: int
+    rewarded: bool = False
     tallied: bool = True
     contexts: bool = False
     summed: bool = False
@@ -98,6 +101,10 @@ class Product(Column):
 
     left: Column
     right: Column
+
+    @property
+    def rewarded(self) -> bool:  # type: ignore[override]
+        return self.left.rewarded or self.right.rewarded
 
     def fill(self, out: Floats, batch: Filling) -> None:
         np.multiply(batch.get(self.left), batch.get(self.right), out=out)
@@ -175,6 +182,7 @@ class Control(Column):
 class InFold(Column):
     """1 in one of the folds, 0 elsewhere."""
 
+    rewarded: ClassVar[bool] = False  # type: ignore[misc]
     folds: int
     seed: int
     fold: int
@@ -188,6 +196,7 @@ class InFold(Column):
 class Lost(Column):
     """The target's probability of actions that the logging policy never plays."""
 
+    rewarded: ClassVar[bool] = False  # type: ignore[misc]
     target: int
 
     def fill(self, out: Floats, batch: Filling) -> None:
@@ -200,6 +209,7 @@ class Lost(Column):
 class SecondMoment(Column):
     """sum_a pi^2 / mu: what w^2 is on average in this row."""
 
+    rewarded: ClassVar[bool] = False  # type: ignore[misc]
     target: int
 
     def fill(self, out: Floats, batch: Filling) -> None:
@@ -215,6 +225,7 @@ class Surprise(Column):
     relative: the same of mu(a|x) / popularity(a), which sees most sharply whether actions belong to these contexts.
     """
 
+    rewarded: ClassVar[bool] = False  # type: ignore[misc]
     relative: bool
 
     def fill(self, out: Floats, batch: Filling) -> None:
@@ -225,6 +236,8 @@ class Surprise(Column):
 @dataclass(frozen=True)
 class Misfit(Column):
     """|log(fitted probability / propensity)| of the logged action, by a model that did not see the row."""
+
+    rewarded: ClassVar[bool] = False  # type: ignore[misc]
 
     def fill(self, out: Floats, batch: Filling) -> None:
         assert batch.fitted is not None
@@ -259,10 +272,41 @@ class Member(Column):
 
 
 @final
+@dataclass(frozen=True)
+class OfMetric(Column):
+    """A column whose reward is one of the further metrics of a question. number: of the metric, from 1 on."""
+
+    column: Column
+    number: int
+
+    @property
+    def control(self) -> bool:  # type: ignore[override]
+        return self.column.control
+
+    def fill(self, out: Floats, batch: Filling) -> None:
+        self.column.fill(out, batch.of(self.number))
+
+
+def for_metric(column: Column, number: int) -> Column:
+    """The column of a metric: as it is for the first, and where it does not depend on the reward."""
+    return OfMetric(column, number) if number and column.rewarded else column
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Metered:
+    """A further metric of a question. r0: taken off its values. outcomes: models of it."""
+
+    r0: float
+    outcomes: dict[Outcome, Predictions]
+
+
+@final
 @dataclass(eq=False)
 class Filling:
     """A batch while its columns are computed. rows: where the columns that are kept go. logging: the logging policy,
-    where it is known. fitted: where it was fitted instead."""
+    where it is known. fitted: where it was fitted instead. metrics: the further ones. whole, number: of the filling of
+    such a one, the batch that it belongs to and its number."""
 
     piece: Piece
     rows: dict[Column, Floats]
@@ -272,8 +316,12 @@ class Filling:
     outcomes: dict[Outcome, Predictions]
     popularity: Floats | None = None
     fitted: FittedLogging | None = None
+    metrics: tuple[Metered, ...] = ()
+    whole: Filling | None = None
+    number: int = 0
 
     def __post_init__(self) -> None:
+        self._of: dict[int, Filling] = {}
         self._done: dict[Column, Floats] = {}
         self._terms: dict[tuple[int, Outcome], tuple[Floats, Floats]] = {}
         self._groups: dict[Any, Any] = {}
@@ -285,11 +333,23 @@ class Filling:
 
     def get(self, column: Column) -> Floats:
         """A column (n,), computed when it is first asked for."""
+        if self.whole is not None:
+            return self.whole.get(for_metric(column, self.number))
         if column not in self._done:
             out = self.rows[column] if column in self.rows else np.empty(len(self.piece))
             column.fill(out, self)
             self._done[column] = out
         return self._done[column]
+
+    def of(self, number: int) -> Filling:
+        """The batch with one of the further metrics as the reward."""
+        if number not in self._of:
+            metric, piece = self.metrics[number - 1], replace(self.piece, rewards=self.piece.metrics[number - 1])
+            self._of[number] = Filling(
+                piece, {}, metric.r0, self.policies, self.logging, metric.outcomes, self.popularity, self.fitted,
+                whole=self, number=number,
+            )  # fmt: skip
+        return self._of[number]
 
     def predicted(self, target: int, outcome: Outcome) -> tuple[Floats, Floats]:
         """q(x, a) and q(x, pi), each (n,)."""
@@ -307,6 +367,8 @@ class Filling:
     @cached_property
     def whole_logging(self) -> Policy | None:
         """The logging policy for sums over all actions of a row: as it is known, or fitted."""
+        if self.whole is not None:
+            return self.whole.whole_logging
         return self.logging if self.fitted is None else asked_once(self.fitted, self.piece.batch())
 
     def logged_probability(self, target: int) -> Floats:

@@ -15,14 +15,17 @@ import numpy as np
 from cael.common.types import Array, Ints
 from cael.engine.partial import merged, united
 from cael.engine.passes import pieces, reduced
+from cael.engine.row_pass import refuse_rows_of
 from cael.errors import InputError
 from cael.io.reading import Task
 from cael.io.sources import Source
 from cael.log.budget import LEARNING
+from cael.log.flaws import Flaws
 from cael.log.held import Held, Run
 from cael.log.keys import seeded
 from cael.log.logged import LoggedData
-from cael.log.pieces import Flaws, Piece, Reading, flaws_of, piece_of
+from cael.log.pieces import Piece, Reading, flaws_of, piece_of
+from cael.log.row_checks import Contradicted
 from cael.log.targets import Target
 from cael.policies.policy import Policy
 
@@ -197,9 +200,13 @@ def with_logging(log: Any, sample: Sample) -> LoggedData:
     rows = sample.log
     if isinstance(log, Held):
         return rows
-    return LoggedData(
-        rows.contexts, rows.actions, rows.rewards, propensities=sample.piece.propensities,
-        logging=None if log.logging is None else sample.policy(log.logging), n_actions=rows.n_actions,
-        action_features=rows.action_features, clusters=rows.clusters, timestamps=sample.piece.times,
-        eligible=rows.eligible, copy=False,
-    ).placed(sample.piece.places).keyed(rows.cluster_keys)  # fmt: skip
+    logging = None if log.logging is None else sample.policy(log.logging)
+    try:
+        known = LoggedData(
+            rows.contexts, rows.actions, rows.rewards, propensities=sample.piece.propensities, logging=logging,
+            n_actions=rows.n_actions, action_features=rows.action_features, clusters=rows.clusters,
+            timestamps=sample.piece.times, eligible=rows.eligible, copy=False,
+        )  # fmt: skip
+    except Contradicted:
+        refuse_rows_of(log)
+    return known.placed(sample.piece.places).keyed(rows.cluster_keys)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -11,12 +12,12 @@ from cael.common.types import Floats
 from cael.engine.ids import Ids
 from cael.engine.moments import Clusters, Moments
 from cael.engine.tally import Changed, Tally
-from cael.log.pieces import Flaws
+from cael.log.flaws import Flaws
 
 MOST_STRETCHES, LEAST_STRETCHES = 4096, 640
 STRETCH_BYTES = 48 * 2**20
 """What the stretches of a log may take together, while there are more than the least number of them."""
-MERGED = ("moments", "actions", "tallies", "changed", "segments", "flaws", "ids")
+MERGED = ("moments", "actions", "tallies", "changed", "segments", "flaws", "ids", "ranges")
 """What of two partials is merged by its own rule."""
 
 
@@ -63,6 +64,19 @@ class ActionSums:
 
 
 @final
+@dataclass(frozen=True)
+class Range:
+    """Of a metric: its least and its greatest value, and how many rows lay above its cap."""
+
+    low: float = math.inf
+    high: float = -math.inf
+    cut: int = 0
+
+    def merge(self, other: Range) -> Range:
+        return Range(min(self.low, other.low), max(self.high, other.high), self.cut + other.cut)
+
+
+@final
 @dataclass(frozen=True, eq=False)
 class Partial:
     """What is kept of some rows of a log, for some targets and estimators.
@@ -72,8 +86,8 @@ class Partial:
     the weights where only logged actions are known. tallies: of the weights that are tallied. changed: of those that a
     rule made.
     clusters: sums by cluster, None without clusters or after there were too many of them (crowded). segments: for
-    each segment column, moments by label. flaws: by (column, what). low, high: range of the rewards. groups: what
-    groups of columns sum besides (none where no row was read). spans: where there are windows of time, by (file, row)
+    each segment column, moments by label. flaws: by (column, what). ranges: of the metrics. groups: what groups
+    of columns sum besides (none where no row was read). spans: where there are windows of time, by (file, row)
     of each task, its first and last timestamp, None where they are not in order. firsts: the least timestamp of each
     window. block: (p, rows) the columns themselves, of a log in memory. ids: of decisions, to see repeated ones.
     """
@@ -90,8 +104,7 @@ class Partial:
     crowded: bool
     segments: tuple[dict[str, Moments], ...]
     flaws: dict[tuple[str, str], Flaws]
-    low: float
-    high: float
+    ranges: tuple[Range, ...]
     most_clusters: int
     groups: tuple[Any, ...] = ()
     spans: dict[tuple[int, int], tuple[Any, Any] | None] = field(default_factory=dict)
@@ -112,8 +125,6 @@ class Partial:
             masses=tuple(map(operator.add, self.masses, other.masses)),
             clusters=None if crowded else clusters,
             crowded=crowded,
-            low=min(self.low, other.low),
-            high=max(self.high, other.high),
             groups=merged(self.groups, other.groups) if self.groups and other.groups else self.groups or other.groups,
             spans={**self.spans, **other.spans},
             firsts=united(self.firsts, other.firsts, min),

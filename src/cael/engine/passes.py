@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Protocol, Self, TypeVar
 
 from cael.common.cluster import connected, losses_told
+from cael.common.cores import one_thread
 from cael.errors import CaelError, InputError
 from cael.io.reading import batches
 from cael.log.held import EngineLog, Run
@@ -88,9 +89,7 @@ def on_threads(
     """Arrow and numpy do nearly all of the work outside the interpreter's lock; their own threads are kept out."""
     from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1):
+    with one_thread():
         if workers == 1 or len(tasks) == 1:
             for number, task in enumerate(tasks):
                 yield number, function(work, task)
@@ -131,7 +130,5 @@ def on_dask(function: Callable[[Any, Any], M], work: Any, tasks: Sequence[Any], 
 
 def _call(task: Any, *, function: Callable[[Any, Any], M], work: Any) -> M:
     """One task in a process of its own, where numpy's threads would fight with those of the other workers."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1):
+    with one_thread():
         return function(work, task)

@@ -12,7 +12,7 @@ import numpy as np
 from cael.common.types import Floats, Ints
 from cael.errors import InputError
 from cael.io import cells
-from cael.io.encode import Actions, by_suffix, columns_of, matrix, refuse_hidden_order, told
+from cael.io.encode import Actions, by_suffix, columns_of, matrix, said_order, told
 from cael.io.sources import Source
 from cael.log.logged import FEW, chunks, row_numbers
 from cael.log.pieces import Piece, numbers_of
@@ -208,7 +208,7 @@ def predictions_of(text: str, source: Source, actions: Actions) -> Predictions:
         return Pair(*names)
     if "*" in text and "+" not in text:
         return All(tuple(by_suffix(text, names, actions, f"predictions {text!r}")))
-    refuse_hidden_order(f"predictions {text!r}", actions)
+    said_order(f"predictions {text!r}", actions, ())
     return All(tuple(names))
 
 

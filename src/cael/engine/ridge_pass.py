@@ -26,14 +26,14 @@ from cael.policies.policy import Policy, probabilities
 @final
 @dataclass(frozen=True, eq=False)
 class RidgeWork:
-    """What is summed: parts of the rows, around shifts of contexts and rewards. by_action: see `Summing`."""
+    """What is summed: parts of the rows, around shifts of contexts and of each reward. by_action: see `Summing`."""
 
     reading: Reading
     folds: int
     halves: int
     seed: int
     x_shift: Floats
-    r_shift: float
+    r_shifts: tuple[float, ...]
     by_action: bool
 
     @property
@@ -44,21 +44,29 @@ class RidgeWork:
 @final
 @dataclass(frozen=True, eq=False)
 class RidgeSums:
-    """The sums of each part."""
+    """The sums of each part, and the same of further rewards."""
 
     parts: tuple[Sums, ...]
+    others: tuple[RidgeSums, ...] = ()
 
     def merge(self, other: RidgeSums) -> RidgeSums:
-        return RidgeSums(tuple(a.plus(b) for a, b in zip(self.parts, other.parts, strict=True)))
+        others = tuple(a.merge(b) for a, b in zip(self.others, other.others, strict=True))
+        return RidgeSums(tuple(a.plus(b) for a, b in zip(self.parts, other.parts, strict=True)), others)
+
+    @property
+    def all(self) -> tuple[RidgeSums, ...]:
+        """Those of each reward."""
+        return (RidgeSums(self.parts), *self.others)
 
 
 def ridge_run(work: RidgeWork, task: object) -> RidgeSums:
     """The sums of one task."""
     k = work.reading.n_actions
-    sums = Summing(work.parts, k, work.x_shift, work.r_shift, by_action=work.by_action)
+    sums = Summing(work.parts, k, work.x_shift, work.r_shifts, by_action=work.by_action)
     for _, piece in pieces(work.reading, task):
-        sums.add(_parts(work, piece), piece.actions, piece.contexts, piece.rewards)
-    return RidgeSums(tuple(sums.done()))
+        sums.add(_parts(work, piece), piece.actions, piece.contexts, (piece.rewards, *piece.metrics))
+    first, *others = (RidgeSums(tuple(sums.done(number))) for number in range(len(work.r_shifts)))
+    return RidgeSums(first.parts, tuple(others))
 
 
 def _parts(work: RidgeWork, piece: Piece) -> Ints:
@@ -81,11 +89,11 @@ def sums_of(model: Ridge, folds: int, log: EngineLog) -> tuple[int, int, bool]:
 
 
 def ridge_sums(log: EngineLog, folds: int, halves: int, seed: int, by_action: bool) -> RidgeSums:
-    """The sums of a pass over the log."""
+    """The sums of a pass over the log, of all the metrics that it measures."""
     probe = log.probe(contexts=True)
     reading = log.reading(contexts=True, propensities=False)
-    r_shift = float(probe.rewards.mean()) if len(probe) else 0.0
-    work = RidgeWork(reading, folds, halves, seed, probe.contexts.mean(axis=0), r_shift, by_action)
+    r_shifts = tuple(float(r.mean()) if len(probe) else 0.0 for r in (probe.rewards, *probe.metrics))
+    work = RidgeWork(reading, folds, halves, seed, probe.contexts.mean(axis=0), r_shifts, by_action)
     return reduced(ridge_run, work, log)
 
 

@@ -22,7 +22,9 @@ def sampled(log: Any) -> LoggedData | None:
     """At most 200,000 rows (fewer where the budget is small), all of a short log; None where hardly any are valid."""
     c = log.columns
     columns = [
-        name for name in (c.action, c.reward, c.propensity, c.of_eligible, *(c.contexts or ())) if name is not None
+        name
+        for name in (c.action, c.reward, *(c.metric or ()), c.propensity, c.of_eligible, *(c.contexts or ()))
+        if name is not None
     ]
     table = rows_of(log.tasks, columns, log.csv_types, room(log, columns))
     if table is None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, final
 
 import numpy as np
 
 from cael.common.types import Array, Floats, Ints
-from cael.engine.columns import Column, Filling, Outcome, Weight, Weights
+from cael.engine.columns import Column, Filling, Metered, OfMetric, Outcome, Weight, Weights
 from cael.engine.ids import Ids, ids_of
 from cael.engine.moments import (
     BUCKETS,
@@ -25,14 +24,15 @@ from cael.engine.moments import (
     runs_of,
     together,
 )
-from cael.engine.partial import ActionSums, Partial, Stretch
+from cael.engine.partial import ActionSums, Partial, Range, Stretch
 from cael.engine.passes import pieces
 from cael.engine.predictions import Predictions
 from cael.engine.tally import Changed, Tallying
 from cael.engine.windows import Times, Windows
 from cael.errors import PolicyError
+from cael.log.flaws import Flaws
 from cael.log.keys import FILE_BITS
-from cael.log.pieces import Flaws, Piece, Reading, flaws_of
+from cael.log.pieces import Piece, Reading, flaws_of
 from cael.log.scratch import Scratch
 from cael.log.targets import Target, with_propensities
 from cael.policies.expectations import totals, variances, worst_sum
@@ -53,12 +53,12 @@ class Work:
     """What shall be kept of every batch: a description that can be sent to another machine.
 
     r0: taken off the rewards. columns: to keep. tallied: weights that are counted by size. ruled: weights that a rule
-    made. groups: of columns that are made together. popularity: (k,) logs of the mean probabilities of the first rows.
-    top: largest weights to keep. rows, starts: of the log and of the first row of each file, where they are known.
-    fitted: the logging policy where only that of logged actions
-    is known and the others were fitted. most_clusters: beyond it, clusters are summed into buckets only. kept: (p, n)
-    where the columns of a log in memory go. judged: whether to make the sums by action and by stretch that the checks
-    of a verdict look at.
+    made. groups: of columns that are made together, each with the number of its metric. popularity: (k,) logs of the
+    mean probabilities of the first rows. top: largest weights to keep. rows, starts: of the log and of the first row of
+    each file, where they are known. fitted: the logging policy where only that of logged actions is known and the
+    others were fitted. most_clusters: beyond it, clusters are summed into buckets only. kept: (p, n) where the columns
+    of a log in memory go. judged: whether to make the sums by action and by stretch that the checks of a verdict look
+    at. metrics: the further ones.
     """
 
     reading: Reading
@@ -69,7 +69,7 @@ class Work:
     columns: tuple[Column, ...]
     tallied: tuple[Weights, ...]
     ruled: tuple[Weight, ...]
-    groups: tuple[Any, ...]
+    groups: tuple[tuple[Any, int], ...]
     popularity: Floats | None
     top: int
     rows: int | None
@@ -81,10 +81,22 @@ class Work:
     judged: bool
     windows: Windows | None = None
     fitted: FittedLogging | None = None
+    metrics: tuple[Metered, ...] = ()
 
-    @cached_property
-    def place(self) -> dict[Column, int]:
-        return {column: at for at, column in enumerate(self.columns)}
+    def place(self, number: int = 0) -> dict[Column, int]:
+        """Where the columns of a metric are, by their names for it."""
+        places: dict[Column, int] = {}
+        for at, column in enumerate(self.columns):
+            if isinstance(column, OfMetric):
+                if column.number == number:
+                    places[column.column] = at
+            elif number == 0 or not column.rewarded:
+                places[column] = at
+        return places
+
+    def sums_of(self, group: Any) -> int:
+        """The number of a group of columns."""
+        return [known for known, _ in self.groups].index(group)
 
 
 def run(work: Work, task: Any) -> Partial:
@@ -115,8 +127,7 @@ class Summing:
     stretches: list[Stretch] = field(default_factory=list)
     clusters: list[Clusters] = field(default_factory=list)
     crowded: bool = False
-    low: float = np.inf
-    high: float = -np.inf
+    ranges: tuple[Range, ...] = ()
     groups: tuple[Any, ...] = ()
     ids: Ids | None = None
 
@@ -131,12 +142,16 @@ class Summing:
         if work.windows is not None:
             self.segments.append({})
         self.times, self.scratch = Times(), Scratch()
+        self.ranges = (Range(),) * (1 + len(work.metrics))
 
     def add(self, at: int, piece: Piece) -> None:
         """Add a batch whose first row is number `at` of its file."""
         self.read += piece.read
         for key, flaw in flaws_of(piece, self.task.number, at).items():
             self.flaws[key] = self.flaws[key].merge(flaw) if key in self.flaws else flaw
+        if piece.ids is not None:
+            ids = ids_of(piece.ids, piece.places)
+            self.ids = ids if self.ids is None else self.ids.merge(ids)
         if len(piece) == 0:
             return
         work = self.work
@@ -152,7 +167,7 @@ class Summing:
         policies = [target.on(piece) for target in work.targets]
         filling = Filling(
             piece, dict(zip(work.columns, columns, strict=True)), work.r0, policies, logging, work.outcomes,
-            work.popularity, None if work.fitted is None else work.fitted.on(piece),
+            work.popularity, None if work.fitted is None else work.fitted.on(piece), work.metrics,
         )  # fmt: skip
         filling.all()
         self._weights(filling)
@@ -185,7 +200,8 @@ class Summing:
             self.changed[at] = self.changed[at].merge(Changed(float(w.max()), rows))
 
     def _groups(self, filling: Filling) -> None:
-        sums = tuple(filling.group(group)[1] for group in self.work.groups)
+        fillings = ((group, filling.of(number) if number else filling) for group, number in self.work.groups)
+        sums = tuple(of_metric.group(group)[1] for group, of_metric in fillings)
         self.groups = tuple(a.merge(b) for a, b in zip(self.groups, sums, strict=True)) if self.groups else sums
 
     def _keep(self, at: int, shift: int, piece: Piece, block: Floats) -> None:
@@ -201,9 +217,6 @@ class Summing:
         self.bucket_rows += rows
         self.bucket_sums += totals
         self._stretches(at, piece, columns, totals)
-        if piece.ids is not None:
-            ids = ids_of(piece.ids, piece.places)
-            self.ids = ids if self.ids is None else self.ids.merge(ids)
         if self.work.kept is not None:
             self.work.kept[:, at : at + n] = columns
 
@@ -243,8 +256,9 @@ class Summing:
             self.crowded = len(self.clusters[0].keys) > self.work.most_clusters
 
     def _count(self, piece: Piece, policies: list[Policy], logging: Policy | None, filling: Filling) -> None:
-        self.low = min(self.low, float(piece.rewards.min()))
-        self.high = max(self.high, float(piece.rewards.max()))
+        values, cut = (piece.rewards, *piece.metrics), piece.cut or (0,)
+        ranges = (Range(float(r.min()), float(r.max()), count) for r, count in zip(values, cut, strict=True))
+        self.ranges = tuple(a.merge(b) for a, b in zip(self.ranges, ranges, strict=True))
         if not self.work.judged:
             return
         k, actions = piece.n_actions, piece.actions
@@ -284,7 +298,7 @@ class Summing:
             read={self.task.number: self.read}, rows=self.rows, moments=moments, stretches=tuple(self.stretches),
             actions=self.actions, masses=tuple(self.masses), tallies=tuple(tally.done() for tally in self.tallies),
             changed=tuple(self.changed), clusters=self._all_clusters(), crowded=self.crowded,
-            segments=tuple(self.segments), flaws=self.flaws, low=self.low, high=self.high,
+            segments=tuple(self.segments), flaws=self.flaws, ranges=self.ranges,
             most_clusters=self.work.most_clusters, groups=self.groups, spans=spans, firsts=self.times.first,
             ids=self.ids,
         )  # fmt: skip

@@ -7,7 +7,6 @@ from dataclasses import MISSING, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from cael.common.types import Floats
 from cael.engine.asking import Asking, as_engine_log, ask
@@ -18,7 +17,7 @@ from cael.estimators.problem import Problem
 from cael.inference.diagnostics import Diagnostics, with_fit
 from cael.inference.estimate import Estimate, ScoreRange
 from cael.log.logged import LoggedData
-from cael.policies.policy import Policy
+from cael.policies.given import PolicyLike
 
 if TYPE_CHECKING:
     from cael.log.scanned import ScannedLog
@@ -67,7 +66,7 @@ class Estimator(ABC):
         return self.estimate(problem.log, problem.policy)
 
     @final
-    def estimate(self, log: LoggedData | ScannedLog, policy: Policy | ArrayLike | str) -> Estimate:
+    def estimate(self, log: LoggedData | ScannedLog, policy: PolicyLike) -> Estimate:
         """What the policy would have earned per row of the log."""
         if type(self).solve is not Estimator.solve and isinstance(log, LoggedData):
             return self._solved(Problem(log, policy))

@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from cael.common.types import Floats
 from cael.engine.answer import refuse_no_support
@@ -17,14 +16,15 @@ from cael.log.logged import FEW, LoggedData
 from cael.outcomes.outcome_model import OutcomeModel, OutcomeTerms, Trained, terms_of, train
 from cael.policies.expectations import unsupported
 from cael.policies.fitted import FittedLogging, LoggingFit
-from cael.policies.policy import Policy, logged_probability
+from cael.policies.given import PolicyLike
+from cael.policies.policy import logged_probability
 
 
 @final
 class Problem:
     """The question "what would `policy` have earned on `log`?"."""
 
-    def __init__(self, log: LoggedData, policy: Policy | ArrayLike) -> None:
+    def __init__(self, log: LoggedData, policy: PolicyLike) -> None:
         if not isinstance(log, LoggedData):
             raise InputError(f"expected a cael.LoggedData; got {type(log).__name__}.")
         self.log = log
@@ -35,7 +35,7 @@ class Problem:
         self._outcomes: dict[tuple[OutcomeModel, int, int], OutcomeTerms] = {}
         self._trained: dict[tuple[OutcomeModel, int, int], Trained] = {}
 
-    def of(self, policy: Policy | ArrayLike) -> Problem:
+    def of(self, policy: PolicyLike) -> Problem:
         """The same question about another policy; outcome models, which do not depend on it, are shared."""
         problem = Problem(self.log, policy)
         problem._trained = self._trained

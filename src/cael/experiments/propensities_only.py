@@ -1,45 +1,38 @@
 """What CAEL loses where a log has the propensity of the logged action alone, in the worlds of the suite.
 
-    python -m cael.experiments.propensities_only --out results/propensities_only.json --logs 30 --jobs 2
+    python -m cael.experiments.propensities_only --out docs/results/propensities_only.json --logs 30 --jobs 2
 
 Every log is evaluated with the logging policy known in full, and with the logged propensities alone, from which the
 rest is fitted. By world: the mean squared error of CAEL with the fitted policy over that with the known one, on the
 same logs (where the fit is too poor for CAEL, the error is that of what Auto gives instead); how often the interval
 that `evaluate` gives by default holds the truth, and the true lift; and the error of the fit.
 
-A run that was stopped goes on where it was. Seeds below 7000 are for tuning; what is reported is run on others.
+A run that was stopped goes on where it was; --seconds stops it in time. Seeds below 7000 are for tuning; what is
+reported is run on others.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict
 from statistics import median
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
 import cael
 from cael.errors import NeedsError
 from cael.experiments.broken import rebuilt
-from cael.experiments.ledger import append, in_parallel, read_lines
+from cael.experiments.markdown import table
+from cael.experiments.resumed import Lines, LogTask, asked_tasks, parser_of, run_logs, told, write
 from cael.experiments.trust import baseline_of, listed, numbers, short, truth_of, world_of
+from cael.experiments.trust_page import share
 from cael.worlds import suite
 
-
-@final
-@dataclass(frozen=True)
-class Task:
-    """A log of a world: its name, and the seed."""
-
-    world: str
-    seed: int
+RATIO, COVERS = 1.5, 0.93
+"""What is asked for: the ratio of squared errors in the median world, and the coverage in each."""
 
 
 def evaluated(log: cael.LoggedData, policy: Any) -> cael.Evaluation:
@@ -55,7 +48,7 @@ def cael_in(evaluation: cael.Evaluation) -> list[float | None] | None:
     return next((numbers(estimate) for estimate in evaluation if estimate.estimator == "CAEL"), None)
 
 
-def row(task: Task) -> dict[str, Any]:
+def row(task: LogTask) -> dict[str, Any]:
     """One log, with the logging policy known and with logged propensities alone."""
     world, n = world_of(task.world)
     log, start = world.sample(n, task.seed), time.process_time()
@@ -78,69 +71,82 @@ def holds(interval: Sequence[float], truth: float) -> bool:
     return bool(interval[1] <= truth <= interval[2])
 
 
-def of_world(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def ratio_of(above: Sequence[float], below: Sequence[float]) -> list[float]:
+    """The ratio of two means over the same logs, with its standard error (by leaving out one log at a time)."""
+    a, b, n = np.asarray(above), np.asarray(below), len(above)
+    without = (a.sum() - a) / (b.sum() - b) if n > 1 else np.zeros(1)
+    return [float(a.sum() / b.sum()), float(np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum()))]
+
+
+def of_world(lines: Lines) -> dict[str, Any]:
     """What the logs of a world say."""
 
-    def squares(name: str, instead: str) -> float:
-        return float(np.mean([((line[name] or line[instead])[0] - line["truth"]) ** 2 for line in lines]))
+    def squares(name: str, instead: str) -> list[float]:
+        return [((line[name] or line[instead])[0] - line["truth"]) ** 2 for line in lines]
 
     errors = [line["error"] for line in lines if line["error"] is not None]
     return {
         "logs": len(lines),
-        "mse_ratio": squares("fitted", "best") / squares("known", "best"),
+        "mse_ratio": ratio_of(squares("fitted", "best"), squares("known", "best")),
         "left_out": sum(line["fitted"] is None for line in lines),
-        "coverage": float(np.mean([holds(line["best"], line["truth"]) for line in lines])),
-        "coverage_of_lift": float(np.mean([holds(line["lift"], line["true_lift"]) for line in lines])),
-        "sndr_mse_ratio": squares("sndr", "sndr") / squares("known", "best"),
+        "covers": sum(holds(line["best"], line["truth"]) for line in lines),
+        "lift_covers": sum(holds(line["lift"], line["true_lift"]) for line in lines),
+        "sndr_mse_ratio": ratio_of(squares("sndr", "sndr"), squares("known", "best")),
         "fit_error": median(errors) if errors else None,
         "levels": {level: sum(line["level"] == level for line in lines) for level in ("ok", "caution", "refuse")},
         "seconds": median(line["seconds"] for line in lines),
     }
 
 
-def summary(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def summary(lines: Lines) -> dict[str, Any]:
     """By world, and the two numbers that are asked for."""
     worlds = {name: of_world([line for line in lines if line["world"] == name]) for name in {x["world"] for x in lines}}
     return {
-        "median_mse_ratio": median(facts["mse_ratio"] for facts in worlds.values()),
-        "least_coverage": min(facts["coverage"] for facts in worlds.values()),
+        "median_mse_ratio": median(facts["mse_ratio"][0] for facts in worlds.values()),
+        "least_coverage": min(facts["covers"] / facts["logs"] for facts in worlds.values()),
         "worlds": dict(sorted(worlds.items())),
     }
 
 
-def run(out: Path, rows: Path, tasks: Sequence[Task], jobs: int) -> dict[str, Any]:
-    """Run what is missing and write the summary of all that was asked for."""
-    for path in (out, rows):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    done = {Task(line["world"], line["seed"]): line for line in read_lines(rows)}
-    missing = [task for task in tasks if task not in done]
-    for count, line in enumerate(in_parallel(row, [(task,) for task in missing], jobs), start=1):
-        done[Task(line["world"], line["seed"])] = line
-        append(rows, [line])
-        print(f"{count} of {len(missing)}: {line['world']} {line['seed']}", file=sys.stderr, flush=True)
-    facts = summary([done[task] for task in tasks])
-    out.write_text(json.dumps(facts, indent=1) + "\n")
-    return facts
+COMMAND = "python -m cael.experiments.propensities_only --out docs/results/propensities_only.json"
+NONE = f"Not measured yet; `{COMMAND}` does it.\n"
+
+
+def page(facts: dict[str, Any]) -> str:
+    """The table of the documentation, and a sentence on what is asked for."""
+    heads = ["world", "logs", "MSE, fitted over known", "SNDR's", "covers, %", "lift covers, %", "error of the fit, %",
+             "without CAEL", "ok / caution / refuse"]  # fmt: skip
+    rows = [
+        [
+            name, f"{of['logs']}",
+            *(f"{pair[0]:.3g} ± {pair[1]:.1g}" for pair in (of["mse_ratio"], of["sndr_mse_ratio"])),
+            share(of["covers"], of["logs"]), share(of["lift_covers"], of["logs"]),
+            "" if of["fit_error"] is None else f"{100 * of['fit_error']:.2g}", f"{of['left_out']}",
+            " / ".join(f"{of['levels'][level]}" for level in ("ok", "caution", "refuse")),
+        ]
+        for name, of in facts["worlds"].items()
+    ]  # fmt: skip
+    ratio, least = facts["median_mse_ratio"], facts["least_coverage"]
+    asked = (
+        f"Median ratio {ratio:.2f} (asked: at most {RATIO}, {_word(holds=ratio <= RATIO)}); least coverage "
+        f"{100 * least:.1f}% (asked: at least {100 * COVERS:.0f}%, {_word(holds=least >= COVERS)})."
+    )
+    return f"{table(heads, rows)}\n{asked}\n"
+
+
+def _word(*, holds: bool) -> str:
+    return "holds" if holds else "**does not hold**"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, help="a .json file")
-    parser.add_argument(
-        "--rows", type=Path, default=Path("results/propensities_only.jsonl"), help="where logs are kept"
-    )
-    parser.add_argument("--only", nargs="*", default=(), help="names of worlds; those of the suite by default")
-    parser.add_argument("--logs", type=int, default=30, help="of each world")
-    parser.add_argument("--seeds", type=int, default=7000, help="the first seed")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
-    options = parser.parse_args(arguments)
-    unknown = [name for name in options.only if name not in listed()]
-    if unknown:
-        parser.error(f"there is no world {unknown[0]!r}; there are: {', '.join(listed())}.")
-    names = options.only or list(suite())
-    tasks = [Task(name, options.seeds + t) for t in range(options.logs) for name in names]
-    facts = run(options.out, options.rows, tasks, options.jobs)
-    print(json.dumps(facts, indent=1))
+    options = parser_of(__doc__, "results/propensities_only.jsonl").parse_args(arguments)
+    tasks = asked_tasks(options, list(listed()), list(suite()))
+    lines = run_logs(row, tasks, options.rows, options.jobs, options.seconds)
+    if lines:
+        facts = summary(lines)
+        write(options.out, facts, page(facts))
+        print(page(facts))
+    told(lines, tasks)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from cael.log.eligible import Eligible, of_mask, sets_of
 from cael.log.logged import LoggedData
 from cael.policies.policy import Policy
 from cael.policies.scored import Softmax
-from cael.worlds.population import PopulationWorld, Population, generator
+from cael.worlds.population import Population, PopulationWorld, generator
 from cael.worlds.world import draw_actions
 
 SHAPES = ("linear", "waves", "steps", "categories", "epsilon-greedy", "rewards")
@@ -54,7 +54,7 @@ class UntoldWorld(PopulationWorld):
             contexts = np.column_stack([category[:, None] == np.arange(5), contexts[:, :2]]).astype(np.float64)
         d, k = contexts.shape[1], self.actions
         base, slopes = 0.5 * rng.standard_normal(k), rng.standard_normal((d, k)) / np.sqrt(d)
-        lean, common = rng.standard_normal((d, k)) / np.sqrt(d), 0.5 * rng.standard_normal(d)
+        lean, common = rng.standard_normal((d, k)) / np.sqrt(d), np.asarray(0.5 * rng.standard_normal(d))
         splits = rng.standard_normal((2, k))
         people = Population(contexts, k, None, self._eligible(rng))
         return _Parts(people, base, slopes, common, lean, splits)
@@ -104,6 +104,19 @@ class UntoldWorld(PopulationWorld):
     def _aimed(self, contexts: Floats) -> Floats:
         return 2 * self.q(contexts)
 
+    def logged_value(self) -> float:
+        """What the logging policy earns: with something hidden, more than its mean policy, where that lifts rewards."""
+        people = self._made.everyone
+        value, k = 0.0, self.actions
+        favoured = np.where(np.arange(k) % 2 == 0, 1.0, -1.0)
+        for start in range(0, self.population, 1000):
+            batch = people.batch(np.arange(start, min(start + 1000, self.population)))
+            p, q = self.logging.probabilities(batch), self.q(batch.contexts)
+            for hidden in (-1.0, 1.0):
+                moved = hidden_from(p, np.full(len(p), hidden), favoured, self.factor)
+                value += 0.5 * float((moved * (q + self.effect * hidden * (favoured > 0))).sum())
+        return value / self.population
+
     def sample(self, n: int, seed: int) -> LoggedData:
         """A log with the propensities that the contexts imply; `bare` takes them off."""
         rng, people = generator(seed, self.stream), self._made.everyone
@@ -122,8 +135,8 @@ class UntoldWorld(PopulationWorld):
 
 
 class _Parts(NamedTuple):
-    """everyone: the population. base (k,), slopes (d, k), common (d,): of the rewards. lean (d, k), splits (2, k): of the
-    logging policy."""
+    """everyone: the population. base (k,), slopes (d, k), common (d,): of the rewards. lean (d, k), splits (2, k): of
+    the logging policy."""
 
     everyone: Population
     base: Floats

@@ -189,8 +189,9 @@ class Estimate:
         """A two-sided interval at `level`; without a method the one that decisions rest on.
 
         That is "bias_aware" where the estimate allows for a bias (`diagnostics.bias_bound`); "steadied" where the
-        standard error has a floor (`diagnostics.stderr_floor`) and, for rewards that are 0 or 1, the interval the shape
-        of a binomial's (Jeffreys), inside [0, 1]; else "normal". Of clusters, all three take the
+        standard error has a floor (`diagnostics.stderr_floor`); else "normal". With a floor the interval is longer on
+        the side of a long tail, and for rewards that are 0 or 1 it has the shape of a binomial's (Jeffreys), inside
+        [0, 1]. Of clusters, all three take the
         quantiles of Student's t with as many degrees of freedom as there are clusters, less one ("t").
         Others by name: "t", "studentised" or "bca" (bootstrap), or one with a finite-sample guarantee: "bernstein",
         "betting". The last two need `reward_range`, the range in which rewards lie by their nature, and the largest

@@ -275,9 +275,13 @@ def max_t(
     return float(np.quantile(largest, level, method="higher"))
 
 
+ROUNDED = 1e-12
+
+
 def hidden_share(seen: float, error: float) -> float:
     """The share of a squared standard error that the rows, whose own is `seen`, do not show."""
-    return max(0.0, 1 - (seen / error) ** 2) if error > 0 else 0.0
+    share = 1 - (seen / error) ** 2 if error > 0 else 0.0
+    return share if share > ROUNDED else 0.0  # rounding must not change how many random numbers a factor draws
 
 
 def interval(

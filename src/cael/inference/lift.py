@@ -1,4 +1,4 @@
-"""The lift of a policy over the logging policy: a paired contrast, adjusted by a control variate where there is one."""
+"""The lift of a policy over a baseline: a paired contrast, adjusted by a control variate where there is one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cael.common.types import Floats
+from cael.errors import InputError
 from cael.inference.estimate import Estimate
 from cael.inference.intervals import Interval
 
@@ -24,7 +25,7 @@ ALIKE = 1e-6
 
 
 def lift_of(estimate: Estimate, baseline: Estimate, controls: Sequence[Combination] = ()) -> Estimate:
-    """estimate - baseline, paired row by row; its bias is that of the estimate, since a mean reward has none.
+    """estimate - baseline, paired row by row; its bias is at most that of both (a mean reward has none).
 
     controls: c_i = q(x_i, a_i) - sum_a mu(a|x_i) q(x_i, a) of one or more models q, what the draw of the logged action
     did to its reward. Its expectation is 0 whatever q is, because q was trained without row i and mu is known. The lift
@@ -35,8 +36,8 @@ def lift_of(estimate: Estimate, baseline: Estimate, controls: Sequence[Combinati
     proportion = estimate.diagnostics.proportion
     diagnostics = replace(
         contrast.diagnostics,
-        bias_bound=estimate.diagnostics.bias_bound,
-        proportion=None if proportion is None else replace(proportion, baseline=baseline.stderr),
+        bias_bound=both_biases(estimate, baseline),
+        proportion=None if proportion is None else replace(proportion, baseline=baseline.error),
     )
     if contrast.sums is None or estimate.sums is None:
         return replace(contrast, diagnostics=diagnostics)
@@ -50,6 +51,24 @@ def lift_of(estimate: Estimate, baseline: Estimate, controls: Sequence[Combinati
     lift = with_sums(contrast, adjusted)
     floor = floor_without(diagnostics.stderr_floor, contrast.stderr, lift.stderr)
     return replace(lift, diagnostics=replace(diagnostics, stderr_floor=floor))
+
+
+def both_biases(a: Estimate, b: Estimate) -> float | None:
+    """How far the difference of two may be biased; None where neither is."""
+    bounds = [each.diagnostics.bias_bound for each in (a, b)]
+    return None if bounds == [None, None] else sum(bound or 0.0 for bound in bounds)
+
+
+def moved(lift: Estimate, slope: float, baseline: Estimate) -> Estimate:
+    """lift + slope * baseline, paired row by row: a lift beside a share of what it is a lift over."""
+    if lift.sums is None or baseline.sums is None:
+        raise InputError(f"{lift.estimator} does not keep the sums that a relative margin needs.")
+    together = with_sums(lift, lift.sums.plus(slope, baseline.sums))
+    d = lift.diagnostics
+    own = baseline.diagnostics.bias_bound
+    bias = d.bias_bound if own is None else (d.bias_bound or 0.0) + abs(slope) * own
+    floor = floor_without(d.stderr_floor, lift.stderr, together.stderr)
+    return replace(together, diagnostics=replace(d, stderr_floor=floor, bias_bound=bias))
 
 
 def with_sums(contrast: Estimate, sums: Combination) -> Estimate:
@@ -98,6 +117,11 @@ def size_of(sums: Combination) -> float:
 def spread_of(sums: Combination) -> float:
     """The sum of squared deviations of a column."""
     return max(0.0, float(sums.coefficients @ sums.moments.comoment @ sums.coefficients))
+
+
+def rows_to_detect(spread: float, goal: float, factor: float) -> int:
+    """Rows for which a lift is so many standard errors. spread: standard deviation of a row's contribution to it."""
+    return max(2, math.ceil((factor * spread / goal) ** 2))
 
 
 def relative_lift(lift: Estimate, baseline: Estimate) -> float | None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from cael.common.types import Array, Floats, Ints
 from cael.errors import LARGEST, InputError
-from cael.io.kinds import is_list, is_number, is_text, is_view
+from cael.io.kinds import is_list, is_number, is_text, is_view, without
 
 Mask = Array
 FINER = r"(:\d\d\.\d{6})\d+"
@@ -33,6 +33,13 @@ class Flaw:
     what: str
     rows: Ints
     example: str = ""
+
+
+def sentence(column: str, what: str, example: str, count: int, places: list[str]) -> str:
+    """'column 'reward' is missing in 2 rows (rows 3, 17)'; places: of the first of them."""
+    such, s = f", such as {example}," if example else "", "s" if count > 1 else ""
+    more = ", ..." if count > len(places) else ""
+    return f"column {column!r} {what}{such} in {count:,} row{s} (row{s} {', '.join(places)}{more})"
 
 
 def flaws(column: str, masks: dict[str, Mask], values: Any = None) -> list[Flaw]:
@@ -85,9 +92,21 @@ def measured(column: str, chunks: list[Any]) -> tuple[Floats, list[Flaw]]:
 def propensities(column: str, chunks: list[Any]) -> tuple[Floats, list[Flaw]]:
     """As `numbers`, in (0, 1]."""
     values, wrong = numbers(column, chunks)
+    _refuse_percent(column, values)
     small = (values > 0) & (values < 1 / LARGEST)
     masks = {"is not above 0": values <= 0, "is above 1": values > 1, f"is below {1 / LARGEST:g}": small}
     return values, [*wrong, *flaws(column, masks, values)]
+
+
+def _refuse_percent(column: str, values: Floats) -> None:
+    """Refuse propensities that are percent: most are above 1, and none above 100."""
+    above = int((values > 1).sum())
+    if 2 * above > len(values) and float(np.nanmax(values)) <= 100 and float(np.nanmin(values)) >= 0:
+        raise InputError(
+            f"column {column!r} holds propensities in percent: expected probabilities in (0, 1]; {above:,} of "
+            f"{len(values):,} are above 1 and none is above 100, such as {values[values > 1][0]:g}. Divide the column "
+            "by 100."
+        )
 
 
 def _numbers(column: str, chunk: Any) -> tuple[Floats, Ints, str]:
@@ -171,7 +190,7 @@ def _label_chunk(column: str, chunk: Any) -> Any:
     if t.is_binary(chunk.type) or t.is_large_binary(chunk.type):
         raise InputError(f"column {column!r} is not valid UTF-8. Save the file as UTF-8.")
     if is_text(chunk.type):
-        return pc.if_else(pc.equal(chunk, ""), None, chunk)
+        return without(chunk, pc.equal(chunk, ""))
     if t.is_floating(chunk.type):
         return _whole_floats(column, chunk)
     if t.is_decimal(chunk.type):

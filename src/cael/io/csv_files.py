@@ -14,6 +14,7 @@ from typing import Any, final
 
 from cael.common.whole import LEFTOVERS
 from cael.errors import InputError
+from cael.io.kinds import without
 
 SMALL = 2**24
 """Files of up to so many bytes are kept in memory."""
@@ -159,8 +160,7 @@ def _present(cells: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    missing = pc.is_in(cells, value_set=pa.array(MISSING))
-    return pc.if_else(missing, pa.scalar(None, pa.string()), cells) if pc.any(missing).as_py() else cells
+    return without(cells, pc.is_in(cells, value_set=pa.array(MISSING)))
 
 
 def _all_whole(column: str, cells: Any, first: int) -> Any:

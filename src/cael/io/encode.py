@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias, final
@@ -10,12 +10,14 @@ from typing import Any, TypeAlias, final
 import numpy as np
 
 from cael.common.types import Array, Floats, Ints
-from cael.errors import InputError, PolicyError, positive_int
+from cael.errors import InputError, LogError, PolicyError, positive_int
 from cael.io import cells
 from cael.io.cells import Flaw
 from cael.io.kinds import is_list, is_text
+from cael.io.missing import Filling, filled, filling_of, looks_like_lists
 from cael.io.roles import CONVENTIONS, conventional, matching
 from cael.io.sources import Source, open_source
+from cael.policies.labelled import Names, by_position
 
 Cast: TypeAlias = Callable[[str, list[Any]], tuple[Floats, list[Flaw]]]
 
@@ -39,6 +41,17 @@ class Actions:
     def plain(self) -> bool:
         return all(isinstance(each, int) and each == at for at, each in enumerate(self.labels))
 
+    @property
+    def hidden(self) -> bool:
+        """Whether they are names whose order nobody said."""
+        return self.source == "the log" and isinstance(self.labels[0], str)
+
+    @property
+    def beyond(self) -> str:
+        """What is wrong with an action of the log that is none of these."""
+        numbers = self.plain and self.source in ("the log", "n_actions")
+        return f"is not in 0..{len(self) - 1}" if numbers else f"is not in the actions of {self.source}"
+
     def __len__(self) -> int:
         return len(self.labels)
 
@@ -60,19 +73,20 @@ def read_actions(
 ) -> tuple[Ints, Actions, list[Flaw], list[str]]:
     """Action numbers (n,), the actions, the flaws, and what to tell the user."""
     codes, distinct, flaws = cells.labels(column, source.labels(column))
+    if len(codes) == 0:
+        raise LogError(f"{source.name} has no rows: expected at least 2.")
     if not distinct:
         raise InputError(f"column {column!r} of {source.name} holds no action: {len(codes)} rows, all missing.")
     known = sorted({*distinct, *source.actions})
     actions, notes = from_log(column, known, n_actions) if table is None else action_table(table, n_actions)
-    where = f"is not in 0..{len(actions) - 1}" if table is None else f"is not in the actions of {actions.source}"
-    numbers, unknown = numbered(column, codes, distinct, actions, where)
+    numbers, unknown = numbered(column, codes, distinct, actions, actions.beyond)
     return numbers, actions, [*flaws, *unknown], notes
 
 
-def action_numbers(column: str, chunks: list[Any], actions: Actions) -> tuple[Ints, list[Flaw]]:
+def action_numbers(column: str, chunks: list[Any], actions: Actions, what: str = "") -> tuple[Ints, list[Flaw]]:
     """Action numbers of a column of actions; unknown ones are flaws."""
     codes, distinct, flaws = cells.labels(column, chunks)
-    numbers, unknown = numbered(column, codes, distinct, actions, "")
+    numbers, unknown = numbered(column, codes, distinct, actions, what)
     return numbers, [*flaws, *unknown]
 
 
@@ -137,41 +151,37 @@ def action_table(source: Any, n_actions: int | None) -> tuple[Actions, list[str]
 
 
 def told(flaw: Flaw, source: Source) -> str:
-    """'column 'reward' is missing in 2 rows (rows 3, 17)'."""
-    example = f", such as {flaw.example}," if flaw.example else ""
-    many = f"{len(flaw.rows):,} row{'s' if len(flaw.rows) > 1 else ''}"
-    return f"column {flaw.column!r} {flaw.what}{example} in {many} ({source.places(flaw.rows)})"
+    """A flaw of a table in words."""
+    return cells.sentence(flaw.column, flaw.what, flaw.example, len(flaw.rows), source.listed(flaw.rows))
 
 
 def matrix(
-    source: Source, columns: Sequence[str], n: int, *, categories: bool = True, cast: Cast = cells.numbers
-) -> tuple[Floats, list[str], list[Flaw]]:
+    source: Source, columns: Sequence[str], n: int, *, categories: bool = True, cast: Cast = cells.numbers,
+    fillings: Mapping[str, Filling] | None = None, fill: bool = False,
+) -> tuple[Floats, list[str], list[Flaw]]:  # fmt: skip
     """(n, d) numbers from columns of numbers, of text (0/1 for each value, if allowed) and of lists; notes; flaws.
-    cast: what makes a column numbers."""
+    cast: what makes a column numbers. fillings: of missing numbers; with fill they are found here."""
     blocks: list[Array] = []
     notes: list[str] = []
     wrong: list[Flaw] = []
     source.load(columns)
     for name in columns:
         chunks, kind = source.chunks(name), source.type_of(name)
-        if is_list(kind) or (is_text(kind) and _looks_like_lists(chunks)):
+        if is_list(kind) or (is_text(kind) and looks_like_lists(chunks)):
             block, flawed = _list_block(name, chunks, cast)
         elif is_text(kind) and categories:
             block, flawed, note = _one_hot(name, chunks)
             notes += note
         else:
             values, flawed = cast(name, chunks)
-            block = values[:, None]
+            filling = filling_of(name, values, flawed) if fill else (fillings or {}).get(name)
+            notes += [filling.note] if fill and filling is not None and filling.note else []
+            block, flawed = filled(values, flawed, filling)
         blocks.append(block)
         wrong += flawed
     if not blocks:
         return np.empty((n, 0)), notes, wrong
     return (blocks[0] if len(blocks) == 1 else np.hstack(blocks)), notes, wrong
-
-
-def _looks_like_lists(chunks: list[Any]) -> bool:
-    cell = next((each for chunk in chunks for each in cells.plain(chunk)[:1].to_pylist() if each), "")
-    return str(cell).strip().startswith("[")
 
 
 def _list_block(name: str, chunks: list[Any], cast: Cast) -> tuple[Floats, list[Flaw]]:
@@ -226,14 +236,15 @@ def by_suffix(pattern: str, names: Sequence[str], actions: Actions, what: str) -
     return [by_label[label] for label in labels]
 
 
-def refuse_hidden_order(what: str, actions: Actions) -> None:
-    """Refuse numbers by position where nobody said in which order the actions are: names that the log has."""
-    if actions.source == "the log" and isinstance(actions.labels[0], str):
-        raise PolicyError(
-            f"{what} gives one number for each action by position, and the actions are names, of which the log says no "
-            f"order: {actions.shown()}. Give an action table (actions=, --actions), which lists them in that order, or "
-            "one column for each action, named by it, as in dense:pi_*."
-        )
+def said_order(what: str, actions: Actions, said: Sequence[str]) -> Ints | None:
+    """The place (k,) of each action among numbers by position, in the order that was said; None: that of the log. An
+    error where nobody said one and the actions are names that the log has."""
+    names = Names(actions.labels, actions.hidden)
+    if said:
+        return names.order(said, what)
+    if actions.hidden:
+        raise PolicyError(by_position(what, names))
+    return None
 
 
 def padded(lengths: Ints, entries: Array, filler: float) -> Array:

@@ -1,4 +1,4 @@
-"""What an Arrow type holds: text, numbers or lists."""
+"""What an Arrow type holds, text, numbers or lists; and text without some of its cells."""
 
 from __future__ import annotations
 
@@ -34,3 +34,17 @@ def kind_of(type_: Any) -> str:
         if holds(type_):
             return name
     return str(type_)
+
+
+def without(cells: Any, gone: Any) -> Any:
+    """Text with null in the places where `gone` is true. `pc.if_else` gives other cells for a slice of text before
+    pyarrow 25."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if isinstance(cells, pa.ChunkedArray):
+        pairs = zip(cells.chunks, gone.chunks, strict=True)
+        return pa.chunked_array([without(*pair) for pair in pairs], cells.type)
+    if not pc.any(gone).as_py():
+        return cells
+    return pc.replace_with_mask(cells, gone.fill_null(False), pa.scalar(None, cells.type))

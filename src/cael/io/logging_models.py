@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from cael.io.objects import attribute
-from cael.policies.action_models import MODELS
 from cael.policies.propensity import LoggingModel
 
 WORD, NONE = "estimate", "none"

@@ -20,7 +20,7 @@ from cael.io.encode import (
     columns_of,
     matrix,
     padded,
-    refuse_hidden_order,
+    said_order,
     told,
 )
 from cael.io.files import format_of
@@ -71,7 +71,7 @@ def build(given: str | Mapping[str, Any] | PolicySpec, rows: Rows, logging: Poli
             )
         return logging
     if spec.kind == "python":
-        return load_object(spec.what, rows.actions)
+        return load_object(spec)
     try:
         if spec.kind == "table" or (spec.kind in ("softmax", "greedy") and format_of(spec.what)):
             return long_policy(spec, rows.source, rows.actions, rows.kept, rows.id)
@@ -128,10 +128,11 @@ def _probability(spec: PolicySpec, rows: Rows) -> Policy:
 def _table_of(spec: PolicySpec, rows: Rows) -> Floats:
     """(n, k) numbers from a column of lists or from k columns."""
     names, k = columns_of(rows.source, spec.what, f"policy '{spec}'"), len(rows.actions)
+    order = None
     if "*" in spec.what and "+" not in spec.what:
         names = by_suffix(spec.what, names, rows.actions, f"policy '{spec}'")
     else:
-        refuse_hidden_order(f"policy '{spec}'", rows.actions)
+        order = said_order(f"policy '{spec}'", rows.actions, spec.actions)
     table, _, wrong = matrix(rows.source, names, 0, categories=False)
     rows.refuse(str(spec), wrong)
     if table.shape[1] != k:
@@ -141,7 +142,7 @@ def _table_of(spec: PolicySpec, rows: Rows) -> Floats:
             f"policy '{spec}' gives {table.shape[1]} numbers a row, but there are {k} actions: "
             f"{rows.actions.shown()}.{advice} An action table (--actions) lists actions that the log does not hold."
         )
-    return rows.only(table)
+    return rows.only(table if order is None else table[:, order])
 
 
 def _choice(spec: PolicySpec, rows: Rows) -> Policy:

@@ -55,6 +55,8 @@ class Columns:
     "A name for each decision; needed to join a policy given as a long table."
     eligible: str | None = None
     "The actions that could be taken: a column of lists; with --period, a table with the columns action and period."
+    metric: tuple[str, ...] | None = None
+    "Further rewards, such as revenue: columns of numbers. May be repeated; the first is the reward if none is named."
     period: str | None = None
     "The period of each row, by which a table of eligible actions is joined."
 
@@ -82,7 +84,7 @@ def as_columns(given: Columns | Mapping[str, Any] | None) -> Columns:
     unknown = [name for name in roles if name not in known]
     if unknown:
         raise InputError(f"unknown role {unknown[0]!r} of a column; there are: {', '.join(known)}.")
-    for name in ("contexts", "segment"):
+    for name in ("contexts", "segment", "metric"):
         if roles.get(name) is not None:
             roles[name] = (roles[name],) if isinstance(roles[name], str) else tuple(roles[name])
     return Columns(**roles)
@@ -92,15 +94,18 @@ def resolve(source: Source, given: Columns) -> Columns:
     """The columns of this source: those named must exist, others are looked for; action and reward are needed."""
     refuse_packed(given.layout, source.name, source.types)
     roles: dict[str, Any] = {}
+    taken = [name for name in given.listed() if name not in (given.metric or ())]
     for role, names in CONVENTIONS.items():
         value = getattr(given, role)
         if value is None:
-            value = conventional(source, (*(names_in(given.layout, role) if given.layout else ()), *names))
+            value = conventional(source, (*(names_in(given.layout, role) if given.layout else ()), *names), taken)
             roles[role] = (value,) if role == "segment" and value is not None else value
             continue
         for name in (value,) if isinstance(value, str) else value:
             source.need(name)
         roles[role] = value
+    metrics = metric_columns(source, given.metric or ())
+    roles["reward"] = roles["reward"] or next(iter(metrics), None)
     for role in ("action", "reward"):
         if roles[role] is None:
             raise InputError(
@@ -111,7 +116,11 @@ def resolve(source: Source, given: Columns) -> Columns:
             )
     usual = contexts_in(given.layout, source.names) if given.layout and given.contexts is None else None
     contexts = _context_columns(source, given.contexts) if usual is None else usual
-    used = {roles[role]: role for role in ("action", "reward", "propensity")}
+    used = {roles[role]: role for role in ("action", "propensity", "reward")}
+    for name in metrics:
+        if used.get(name, "reward") != "reward":
+            raise InputError(f"column {name!r} is the {used[name]} and cannot be a metric.")
+    used |= {name: used.get(name, "metric") for name in metrics}
     for name in contexts:
         if given.contexts and name in used:
             raise InputError(
@@ -119,8 +128,19 @@ def resolve(source: Source, given: Columns) -> Columns:
                 "decision."
             )
     return Columns(
-        **roles, contexts=contexts, eligible=_eligible_column(source, given), period=given.period, layout=given.layout
-    )
+        **roles, contexts=contexts, eligible=_eligible_column(source, given), period=given.period,
+        layout=given.layout,
+        metric=tuple(name for name in metrics if name != roles["reward"]) or None,
+    )  # fmt: skip
+
+
+def metric_columns(source: Source, names: Sequence[str]) -> tuple[str, ...]:
+    """The columns of metrics, which must exist, each once."""
+    for at, name in enumerate(names):
+        source.need(name)
+        if name in names[:at]:
+            raise InputError(f"metric {name!r} is named twice. Name every metric once.")
+    return tuple(names)
 
 
 def _eligible_column(source: Source, given: Columns) -> str | None:
@@ -132,9 +152,9 @@ def _eligible_column(source: Source, given: Columns) -> str | None:
     return name if name is not None and is_list(source.type_of(name)) else None
 
 
-def conventional(source: Source, names: Sequence[str]) -> str | None:
-    """The column that has the first of these names, in any case."""
-    lower = {name.lower(): name for name in reversed(source.names)}
+def conventional(source: Source, names: Sequence[str], taken: Sequence[str] = ()) -> str | None:
+    """The column that has the first of these names, in any case, and is not taken for something else."""
+    lower = {name.lower(): name for name in reversed(source.names) if name not in taken}
     return next((lower[name] for name in names if name in lower), None)
 
 

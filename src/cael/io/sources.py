@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +27,9 @@ class TooLarge(InputError):
     """The columns that were read take more memory than they may."""
 
 
+UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
+"""What Arrow calls the index of a frame of pandas: it labels rows, and is no column."""
+
 REFUSED = {
     "LazyFrame": "call .collect() first",
     "Dataset": "call .to_table() first",
@@ -40,7 +44,8 @@ class Source:
 
     name: for messages. types: (column, Arrow type) pairs. files: where it is read from, or () for a table in memory.
     origin: (file name, number of its first row) and arrays: the columns, where it is one batch of a file. scratch:
-    memory for casts that the next batch uses again. room: bytes of columns that may be read from files.
+    memory for casts that the next batch uses again. room: bytes of columns that may be read from files. given: the
+    frame that it was made from.
     """
 
     name: str
@@ -51,6 +56,7 @@ class Source:
     room: float = inf
     arrays: Mapping[str, Any] = field(default_factory=dict)
     scratch: Any = None
+    given: Any = None
     _taken: list[int] = field(default_factory=lambda: [0])
     _counts: list[int] = field(default_factory=list)
     _expected: list[str] = field(default_factory=list)
@@ -145,7 +151,7 @@ class Source:
 
         from cael.log.keys import FILE_BITS
 
-        if len(self.files) < 2 or len(self._counts) != len(self.files):
+        if not self.sizes:
             return np.arange(n)
         return np.concatenate([(file << FILE_BITS) + np.arange(rows) for file, rows in enumerate(self._counts)])
 
@@ -153,15 +159,24 @@ class Source:
         if column not in self.names:
             raise InputError(f"{self.name} has no column {column!r}; it has {shown(self.names)}.")
 
+    def listed(self, rows: Ints, most: int = 5) -> list[str]:
+        """The first of the rows, each with its file where there are several."""
+        return [self._place(int(row)) for row in rows[:most]]
+
     def places(self, rows: Ints, most: int = 5) -> str:
-        """'rows 3, 17, ...', with the file where there are several."""
-        places = [self._place(int(row)) for row in rows[:most]]
-        return f"row{'s' if len(rows) > 1 else ''} {', '.join(places)}{', ...' if len(rows) > most else ''}"
+        """'rows 3, 17, ...'."""
+        listed = ", ".join(self.listed(rows, most))
+        return f"row{'s' if len(rows) > 1 else ''} {listed}{', ...' if len(rows) > most else ''}"
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The rows of each file, where there are several and they were read."""
+        return tuple(self._counts) if len(self.files) > 1 and len(self._counts) == len(self.files) else ()
 
     def _place(self, row: int) -> str:
         if self.origin is not None:
             return f"{row + self.origin[1]} of {self.origin[0]}"
-        if len(self.files) < 2 or len(self._counts) != len(self.files):
+        if not self.sizes:
             return str(row)
         ends = list(accumulate(self._counts))
         at = bisect_right(ends, row)
@@ -246,7 +261,9 @@ def _from_memory(source: Any) -> Source:
     except pa.ArrowException as error:
         raise InputError(f"the {kind.__name__} cannot be read as a table: {error}") from None
     _no_repeats(table.column_names, f"the {kind.__name__}")
-    return Source(f"the {kind.__name__}", tuple(zip(table.column_names, table.schema.types, strict=True)), memory=table)
+    table = table.select([name for name in table.column_names if not UNNAMED_INDEX.fullmatch(name)])
+    types = tuple(zip(table.column_names, table.schema.types, strict=True))
+    return Source(f"the {kind.__name__}", types, memory=table, given=source)
 
 
 def _no_repeats(names: Sequence[str], where: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, TypeGuard, final
 
 from cael.errors import InputError, PolicyError
 from cael.io.files import format_of
@@ -14,13 +14,13 @@ REST = ("error", "uniform", "renormalise")
 
 KINDS: dict[str, tuple[str, ...]] = {
     "probability": (),
-    "dense": (),
+    "dense": ("actions",),
     "topk": ("rest",),
     "table": ("rest",),
     "choice": ("epsilon",),
-    "softmax": ("temperature",),
-    "greedy": ("epsilon",),
-    "python": (),
+    "softmax": ("temperature", "actions"),
+    "greedy": ("epsilon", "actions"),
+    "python": ("actions", "columns"),
     "uniform": (),
     "logging": (),
 }
@@ -28,7 +28,9 @@ KINDS: dict[str, tuple[str, ...]] = {
 
 HELP = """\
 probability:COLUMN          its probability of the logged action
-dense:COLUMN                all probabilities, as a column of lists
+dense:COLUMN                all probabilities, as a column of lists, in the
+                            order of the actions; where these are names,
+                            say it: actions=apple|banana|cherry
 dense:PATTERN               all probabilities, one column each: dense:pi_*
 topk:ACTIONS+PROBABILITIES  two columns of lists; rest=error|uniform|renormalise
 table:FILE                  rows (decision, action, probability), or rows
@@ -37,21 +39,25 @@ choice:COLUMN               the action that it chooses; epsilon=
 softmax:SCORES              scores: a column of lists, a pattern, or a file
                             with a column 'score'; temperature=
 greedy:SCORES               the best score; epsilon=
-python:MODULE:ATTRIBUTE     a function of contexts, a classifier or a policy
-                            of cael; the module is imported, so it runs
+python:MODULE:ATTRIBUTE     a fitted classifier or Pipeline, a function or a
+                            policy of cael; the module is imported, so it
+                            runs; actions=a|b, columns=x|y for a function
 uniform, logging            every action alike; the logging policy itself"""
 
 
 @final
 @dataclass(frozen=True)
 class PolicySpec:
-    """kind: one of KINDS. what: column, columns, file or object. rest, epsilon, temperature: options of some kinds."""
+    """kind: one of KINDS. what: column, columns, file or object. rest, epsilon, temperature: options of some
+    kinds. actions: labels in the order of the numbers that it gives. columns: of the log that a function is given."""
 
     kind: str
     what: str = ""
     rest: str = "error"
     epsilon: float = 0.0
     temperature: float = 1.0
+    actions: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -63,6 +69,11 @@ class PolicySpec:
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.what}" if self.what else self.kind
+
+
+def is_spec(given: Any) -> TypeGuard[str | Mapping[str, Any] | PolicySpec]:
+    """Whether this is a policy in words: a text, or {"kind": "choice", "column": "best"}; not {action: probability}."""
+    return isinstance(given, str | PolicySpec) or (isinstance(given, Mapping) and isinstance(given.get("kind"), str))
 
 
 def parse(given: str | Mapping[str, Any] | PolicySpec) -> PolicySpec | str:
@@ -99,7 +110,8 @@ def _with_options(kind: str, text: str) -> PolicySpec:
 def _from_mapping(given: Mapping[str, Any]) -> PolicySpec:
     options = dict(given)
     kind = options.pop("kind", None)
-    what = [options.pop(name) for name in ("column", "columns", "file", "object", "what") if name in options]
+    places = ("column", "file", "object", "what") + (() if kind == "python" else ("columns",))
+    what = [options.pop(name) for name in places if name in options]
     if not isinstance(kind, str) or len(what) > 1:
         raise PolicyError(f"a policy needs kind = ... and one of column, columns, file or object; got {dict(given)}.")
     named = what[0] if what else ""
@@ -118,7 +130,18 @@ def _checked(kind: str, what: str, options: dict[str, Any]) -> PolicySpec:
     for name in ("epsilon", "temperature"):
         if name in options:
             options[name] = _number(name, options[name])
+    for name in ("actions", "columns"):
+        if name in options:
+            options[name] = _names(name, options[name])
     return PolicySpec(kind, what, **options)
+
+
+def _names(name: str, value: Any) -> tuple[str, ...]:
+    """('a', 'b') of 'a|b' or ['a', 'b']."""
+    listed = value.split("|") if isinstance(value, str) else value
+    if not isinstance(listed, list | tuple) or not listed:
+        raise PolicyError(f"{name} of a policy must be names, as in {name}=a|b|c; got {value!r}.")
+    return tuple(str(label).strip() for label in listed)
 
 
 def _number(name: str, value: Any) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings as python_warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
@@ -15,18 +15,24 @@ from cael.common.visible import visible
 from cael.errors import InputError, LogError, PolicyError
 from cael.io import cells
 from cael.io.cells import Flaw
-from cael.io.eligibility import calendar_of, eligible_in, named_eligible
-from cael.io.encode import Actions, matrix, read_actions, told
+from cael.io.eligibility import calendar_of, named_eligible
+from cael.io.encode import Actions, read_actions
 from cael.io.logging_models import NONE, WORD, leaves_propensities, logging_model
 from cael.io.numpy_files import load_log, load_policy
+from cael.io.originals import Originals
 from cael.io.policy_columns import Rows, build
 from cael.io.roles import Columns, as_columns, resolve
 from cael.io.sources import Source, open_source
-from cael.io.specs import PolicySpec, parse
-from cael.log.eligible import Eligible
+from cael.io.specs import PolicySpec, is_spec, parse
+from cael.log.flaws import REPEATS, Flaws, Numbering, RowReport, contradiction, counted
 from cael.log.keys import label_array
 from cael.log.logged import LoggedData
-from cael.policies.policy import FromModel, LoggedOnly, Policy, probabilities
+from cael.log.pieces import Door, RowArrays, row_arrays
+from cael.log.row_checks import Contradicted
+from cael.policies.from_model import FromModel
+from cael.policies.given import PolicyLike, policy_on
+from cael.policies.labelled import Names
+from cael.policies.policy import LoggedOnly, Policy, probabilities
 from cael.policies.propensity import LoggingModel, estimate_logging, warning
 
 
@@ -54,12 +60,19 @@ class LogTable:
     def __repr__(self) -> str:
         return f"LogTable({self.source}: {self.log!r})"
 
-    def policy(self, spec: str | Mapping[str, Any] | PolicySpec | Policy) -> Policy:
-        """A policy on the rows of this log, from a spec such as 'choice:best' (see the guide), or a policy as it is."""
-        if isinstance(spec, Policy):
-            return spec
+    def names(self, rows: slice | Ints) -> Names:
+        """What the log calls its actions, and these of its rows."""
+        if self._rows is None:
+            return Names(self.actions, False, len(self.log), rows)
+        return names_of(self._rows, len(self.log), rows)
+
+    def policy(self, spec: PolicyLike | PolicySpec) -> Policy:
+        """A policy on the rows of this log, from a spec such as 'choice:best' (see the guide), or from whatever else
+        may stand where a policy is expected: a fitted Pipeline, a frame of probabilities, chosen labels, a function."""
+        if not is_spec(spec):
+            return policy_on(spec, self.log.names)
         if self._rows is not None:
-            policy = build(spec, self._rows, self.log.logging)
+            policy = build(spec, self._rows, self.log.logging).matched(self.log.names)
             if isinstance(policy, FromModel):  # a function or a model: one look at it before the whole log
                 head = self.log.take(np.arange(min(16, len(self.log))))
                 probabilities(policy, next(head.batches(width=head.n_actions)))
@@ -78,7 +91,7 @@ def open_log(
     *,
     actions: Any = None,
     n_actions: int | None = None,
-    logging: str | Mapping[str, Any] | Policy | None = None,
+    logging: PolicyLike | None = None,
     eligible: Any = None,
     drop_invalid: bool = False,
     seed: int = 0,
@@ -114,15 +127,21 @@ def open_log(
     try:
         given, sets = named_eligible(as_columns(columns), eligible)
         roles = resolve(table, given)
-        reading = _with_eligible(table, roles, sets, _read(table, roles, actions, n_actions, logging))
-        kept, dropped, warned = _checked(table, reading.n, reading.flaws, drop_invalid)
-        rows = Rows(table, reading.actions, kept, roles.id)
+        used = replace(roles, propensity=None) if leaves_propensities(logging) else roles
+        reading = _read(table, used, sets, actions, n_actions)
+        dropped, warned = _report(table, used, reading).settled(drop_invalid)
+        rows = Rows(table, reading.actions, reading.kept, roles.id)
         log, notes, doubts = _log(reading, rows, logging, seed)
+    except Contradicted as error:
+        raise _contradiction(table, reading, error.flaws) from None
     except InputError as error:
         if table.name in str(error):
             raise
         raise type(error)(f"{table.name}: {error}") from None
-    segments = tuple((name, rows.only(labels)) for name, labels in reading.segments)
+    segments = tuple(
+        (name, rows.only(np.array(labels)[codes]))
+        for name, (labels, codes) in zip(roles.segment or (), reading.rows.segments, strict=True)
+    )
     notes = [*table.notes, columns_found(roles), *reading.notes, *notes]
     return _known(
         LogTable(
@@ -130,6 +149,16 @@ def open_log(
             table.name, rows,
         )
     )  # fmt: skip
+
+
+def names_of(table: Rows, count: int, rows: slice | Ints | None = None) -> Names:
+    """What a log of so many rows calls its actions, and those of its rows that are asked about."""
+    inputs = Originals(table.source, table.kept, table.id, table.source.given)
+    return Names(table.actions.labels, table.actions.hidden, count, rows, inputs)
+
+
+NAMED = {"times": "timestamps"}
+"""What `LoggedData` calls the columns of a `Piece`."""
 
 
 def _known(table: LogTable) -> LogTable:
@@ -144,7 +173,7 @@ def read(
     *,
     actions: Any = None,
     n_actions: int | None = None,
-    logging: str | Mapping[str, Any] | Policy | None = None,
+    logging: PolicyLike | None = None,
     eligible: Any = None,
     drop_invalid: bool = False,
     seed: int = 0,
@@ -166,100 +195,72 @@ def read(
 @final
 @dataclass(frozen=True, eq=False)
 class _Reading:
-    """The columns as arrays, all rows, by their names in `LoggedData` (None: there is none), with their flaws."""
+    """All rows of a table, with what is wrong in them. kept: those without a flaw; None: all."""
 
-    n: int
-    arrays: dict[str, Any]
-    segments: list[tuple[str, Array]]
+    rows: RowArrays
     actions: Actions
-    flaws: list[Flaw]
+    kept: Ints | None
     notes: list[str]
-    places: Ints
-    eligible: Eligible | None = None
+
+    @property
+    def n(self) -> int:
+        return len(self.rows.arrays["actions"])
 
 
-def _read(table: Source, roles: Columns, action_table: Any, n_actions: int | None, logging: Any) -> _Reading:
-    if leaves_propensities(logging):
-        roles = replace(roles, propensity=None)
+def _read(table: Source, roles: Columns, sets: Any, action_table: Any, n_actions: int | None) -> _Reading:
+    """sets: a table of eligible actions, where they are no column."""
     table.load(roles.listed())
-    rewards, wrong = cells.measured(str(roles.reward), table.chunks(str(roles.reward)))
-    n = len(rewards)
-    if n == 0:
-        raise LogError(f"{table.name} has no rows: expected at least 2.")
     numbers, actions, flaws, notes = read_actions(table, str(roles.action), action_table, n_actions)
-    wrong = [*flaws, *wrong]
-
-    def cast(column: str | None, how: Callable[[str, list[Any]], tuple[Any, list[Flaw]]]) -> Any:
-        if column is None:
-            return None
-        values, flaws = how(column, table.labels(column) if how in (_clusters, _repeated) else table.chunks(column))
-        wrong.extend(flaws)
-        return values
-
-    propensities = cast(roles.propensity, cells.propensities)
-    contexts, more, flaws = matrix(table, roles.contexts or (), n, cast=cells.measured)
-    wrong.extend(flaws)
-    arrays = {
-        "contexts": contexts,
-        "actions": numbers,
-        "rewards": rewards,
-        "propensities": propensities,
-        "clusters": cast(roles.cluster, _clusters),
-        "timestamps": cast(roles.timestamp, cells.times),
-    }
-    cast(roles.id, _repeated)
-    segments = [(name, _segment(name, table)) for name in roles.segment or ()]
-    return _Reading(n, arrays, segments, actions, wrong, [*notes, *more], table.row_places(n))
+    door = Door(
+        roles, actions, tuple(roles.segment or ()), categories=True, look=True,
+        calendar=calendar_of(roles, sets, actions),
+    )  # fmt: skip
+    rows = row_arrays(table, door, (numbers, flaws), _clusters, _codes)
+    rows = replace(rows, flaws=(*rows.flaws, *_repeats(roles.id, rows)))
+    return _Reading(rows, actions, rows.sound if rows.flaws else None, [*notes, *rows.notes])
 
 
-def _with_eligible(table: Source, roles: Columns, sets: Any, reading: _Reading) -> _Reading:
-    """With the eligible actions of all rows. sets: a table of them, where they are no column."""
-    calendar = calendar_of(roles, sets, reading.actions)
-    eligible, flaws = eligible_in(table, roles, reading.actions, reading.arrays["actions"], calendar)
-    return replace(reading, eligible=eligible, flaws=[*reading.flaws, *flaws])
-
-
-def _clusters(column: str, chunks: list[Any]) -> tuple[Array, list[Flaw]]:
-    codes, labels, flaws = cells.labels(column, chunks)
+def _clusters(column: str, source: Source) -> tuple[Array, list[Flaw]]:
+    codes, labels, flaws = cells.labels(column, source.labels(column))
     return label_array([*labels, labels[0]] if labels else [0])[codes], flaws
 
 
-def _repeated(column: str, chunks: list[Any]) -> tuple[None, list[Flaw]]:
-    codes, distinct, flaws = cells.labels(column, chunks)
-    first = np.full(len(distinct) + 1, -1, dtype=np.intp)
-    first[codes[::-1]] = np.arange(len(codes))[::-1]
-    again = np.flatnonzero((first[codes] != np.arange(len(codes))) & (codes >= 0))
-    if len(again):
-        flaws.append(Flaw(column, "repeats the id of an earlier decision", again, repr(distinct[codes[again[0]]])))
-    return None, flaws
+def _codes(column: str, source: Source) -> tuple[Ints, list[Flaw]]:
+    codes, _, flaws = cells.labels(column, source.labels(column))
+    return codes, flaws
 
 
-def _segment(column: str, table: Source) -> Array:
-    codes, distinct, _ = cells.labels(column, table.labels(column))
-    return np.array([*map(str, distinct), "(missing)"])[codes]
+def _repeats(column: str | None, rows: RowArrays) -> list[Flaw]:
+    """Of the rows without a flaw, those whose id an earlier one has."""
+    if column is None:
+        return []
+    sound = rows.sound
+    first = np.unique(rows.arrays["ids"][sound], return_index=True)[1]
+    return cells.flaws(column, {REPEATS: np.isin(np.arange(len(rows.arrays["ids"])), np.delete(sound, first))})
 
 
-def _checked(
-    table: Source, n: int, wrong: list[Flaw], drop_invalid: bool
-) -> tuple[Ints | None, tuple[tuple[str, int], ...], list[str]]:
-    """The rows to keep (None: all), why others are left out, and what to say; an error where nobody asked for that."""
-    if not wrong:
-        return None, (), []
-    bad = np.zeros(n, dtype=bool)
-    for flaw in wrong:
-        bad[flaw.rows] = True
-    count, sentences = int(bad.sum()), "; ".join(told(flaw, table) for flaw in wrong)
-    if not drop_invalid:
-        raise LogError(
-            f"{table.name}: {count:,} of {n:,} rows are invalid: {sentences}. Rows are counted from 0. Correct "
-            "them, or leave them out knowingly with drop_invalid=True (--drop-invalid)."
-        )
-    if count == n:
-        raise LogError(f"{table.name}: every one of the {n:,} rows is invalid: {sentences}.")
-    dropped = tuple((f"column {flaw.column!r} {flaw.what}", len(flaw.rows)) for flaw in wrong)
-    why = "; ".join(f"{reason} ({rows:,})" for reason, rows in dropped)
-    warned = f"{count:,} of {n:,} rows were left out because they are invalid: {why}."
-    return np.flatnonzero(~bad), dropped, [warned]
+def _numbering(table: Source, n: int) -> Numbering:
+    return Numbering(tuple(file.path.name for file in table.files) if table.sizes else (), table.sizes or (n,))
+
+
+def _placed(flaws: Iterable[Flaw], rows: Numbering) -> list[Flaws]:
+    """The flaws with the places of their rows in the files."""
+    found = counted(flaws, 0, 0).values()
+    return [replace(flaw, places=tuple(rows.place(row) for _, row in flaw.places)) for flaw in found]
+
+
+def _report(table: Source, roles: Columns, reading: _Reading) -> RowReport:
+    n, rows = reading.n, _numbering(table, reading.n)
+    kept = n if reading.kept is None else len(reading.kept)
+    return RowReport(table.name, n, n - kept, tuple(_placed(reading.rows.flaws, rows)), rows, roles.listed())
+
+
+def _contradiction(table: Source, reading: _Reading, flaws: list[Flaw]) -> LogError:
+    """The error about a logging policy, with the rows of the table; flaws: of those that are kept."""
+    rows = _numbering(table, reading.n)
+    if reading.kept is not None:
+        flaws = [replace(flaw, rows=reading.kept[flaw.rows]) for flaw in flaws]
+    return LogError(f"{table.name}: {contradiction(_placed(flaws, rows), rows)}")
 
 
 def columns_found(roles: Columns) -> str:
@@ -270,26 +271,30 @@ def columns_found(roles: Columns) -> str:
     contexts = roles.contexts or ()
     more = ", ..." if len(contexts) > 8 else ""
     parts.append(f"contexts = {', '.join(map(repr, contexts[:8]))}{more}" if contexts else "no contexts")
+    if roles.metric:
+        parts.append(f"metrics = {', '.join(map(repr, roles.metric))}")
     if roles.segment:
         parts.append(f"segments = {', '.join(map(repr, roles.segment))}")
     return f"Columns: {'; '.join(parts)}."
 
 
 def _log(
-    reading: _Reading, rows: Rows, logging: str | Mapping[str, Any] | Policy | None, seed: int
+    reading: _Reading, rows: Rows, logging: PolicyLike | None, seed: int
 ) -> tuple[LoggedData, list[str], list[str]]:
     """The log with its logging policy, notes and warnings."""
-    arrays: dict[str, Any] = {
-        name: None if array is None else rows.only(array) for name, array in reading.arrays.items()
+    values: dict[str, Any] = {
+        name: None if array is None else rows.only(array) for name, array in reading.rows.arrays.items()
     }
-    k, features = len(reading.actions), reading.actions.features
-    eligible = reading.eligible
+    arrays = {NAMED.get(name, name): array for name, array in values.items() if name != "ids"}
+    arrays["metrics"] = {name: rows.only(array) for name, array in reading.rows.metrics.items()}
+    k, features, places = len(reading.actions), reading.actions.features, rows.source.row_places(reading.n)
+    eligible = reading.rows.eligible
     if eligible is not None and rows.kept is not None:
         eligible = eligible.part(rows.kept)
 
     def log_with(policy: Policy | None) -> LoggedData:
         log = LoggedData(**arrays, logging=policy, n_actions=k, action_features=features, eligible=eligible)
-        return log.placed(rows.only(reading.places))
+        return log.placed(rows.only(places))
 
     none = isinstance(logging, str) and logging.strip() == NONE
     if none or (logging is None and arrays["propensities"] is not None):
@@ -303,7 +308,8 @@ def _log(
         return log_with(estimated), [note] if few else [], [warning(estimated, log.contexts.shape[1])]
     if isinstance(logging, str) and logging.strip() == "logging":
         raise InputError("logging='logging' defines the logging policy by itself; name a column, a file or an object.")
-    policy = logging if isinstance(logging, Policy) else build(logging, rows, None)  # type: ignore[arg-type]
+    policy = build(logging, rows, None) if is_spec(logging) else logging
+    policy = policy_on(policy, names_of(rows, len(arrays["rewards"])))
     if isinstance(policy, LoggedOnly):
         arrays["propensities"] = np.asarray(policy.logged)
         return log_with(None), [], []

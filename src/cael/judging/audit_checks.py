@@ -118,12 +118,21 @@ def rounding(log: LoggedData, limits: Thresholds) -> Check | None:
     p = log.propensities
     if len(np.unique(p[:10_000])) < 3:
         return Check("rounding", "pass", None, "The propensities have too few values for rounding to be seen.")
+    if allocated(log.actions, p):
+        return Check("rounding", "pass", None, "Each action has one propensity, which its frequency checks.")
     for digits in DECIMALS:
         if np.abs(p * 10**digits - np.round(p * 10**digits)).max() < 1e-6:
             error = 0.5 * 10.0**-digits / float(np.quantile(p, 0.01))
             message = f"The propensities have {digits} decimals, an error of up to {error:.1%} in the smallest."
             return Check("rounding", limits.status("rounding", error), error, message)
     return Check("rounding", "pass", None, "The propensities are not rounded.")
+
+
+def allocated(actions: Ints, p: Floats) -> bool:
+    """Whether each action has the same propensity on all rows, as in a trial with fixed shares."""
+    order = np.argsort(actions, kind="stable")
+    same = actions[order][1:] == actions[order][:-1]
+    return bool((p[order][1:] == p[order][:-1])[same].all())
 
 
 def by_action(
@@ -293,7 +302,7 @@ def drifts(answer: Answer, blocks: Sequence[Stretch], rows: LoggedData, block: I
     """
     when, change, p, column = order_of(answer), 0.0, 1.0, left_of_reward(answer)
     what = "mean reward" + ("" if column == Reward() else " for given contexts and actions")
-    if answer.partial.low < answer.partial.high:
+    if answer.range.low < answer.range.high:
         change, p = drift(answer, len(blocks), answer.single(column).coefficients)
     reward = Check("reward_drift", "pass", change, f"The {what} does not change over {when}.")
     if p < limits.p_value:

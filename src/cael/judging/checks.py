@@ -94,6 +94,16 @@ def successes(best: Estimate, limits: Thresholds) -> Check | None:
     return graded("successes", rows, limits, (f"{message}.", doubt))
 
 
+def dropped_rows(rows: int, read: int, limits: Thresholds) -> Check | None:
+    """Where rows were left out because they are invalid: how many."""
+    if rows >= read:
+        return None
+    share = 1 - rows / read
+    message = f"{read - rows:,} of {read:,} rows ({share:.1%}) were left out because they are invalid"
+    doubt = f"{message}: the number is about the rows that are left, which may differ from them."
+    return graded("dropped", share, limits, (f"{message}.", doubt))
+
+
 def logging_fit(best: Estimate, limits: Thresholds) -> Check | None:
     """Of an estimate that took a logging policy fitted to the logged propensities: how far that is off."""
     fit = best.diagnostics.logging_fit
@@ -168,9 +178,7 @@ def hidden(size: float, known: float, limits: Thresholds) -> Check:
 WITHIN = "The weights average what they should, within chance ({:.1f} standard errors from 1)."
 
 
-def mean_weight(
-    best: Estimate, limits: Thresholds, *, normal: bool = True, estimated: bool = False
-) -> Check | None:
+def mean_weight(best: Estimate, limits: Thresholds, *, normal: bool = True, estimated: bool = False) -> Check | None:
     """normal: whether the weights are such that their mean is nearly normal. estimated: whether propensities are, whose
     small errors many rows can see: the size of the miss must be large, too, for a refusal."""
     d = best.diagnostics

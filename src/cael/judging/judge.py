@@ -27,6 +27,7 @@ from cael.judging.checks import (
     comes_and_goes,
     disagreement,
     drifted,
+    dropped_rows,
     effect,
     effective_rows,
     evidence,
@@ -55,6 +56,7 @@ from cael.judging.survey import (
     two_sided,
 )
 from cael.judging.thresholds import DEFAULT, Thresholds
+from cael.judging.trained_here import trained_here
 from cael.judging.verdict import Check, Verdict, by_gravity, verdict_of
 from cael.log.held import Held
 from cael.log.logged import LoggedData
@@ -77,7 +79,7 @@ def judge(
     limits = thresholds or DEFAULT
     best = next(estimate for estimate in estimates if estimate.estimator == headline)
     counts, likely = survey_of(answer, target), likeliness(answer)
-    rows = answer.log.log if isinstance(answer.log, Held) else sampled(answer.log)  # for checks of single rows
+    rows = single_rows(answer)
     second = answer.second_moment(target) if SecondMoment(target) in answer.index else None
     rows_alone = answer.n / second if second else None
     known = None if second is None else known_rows(answer, target, best, second)
@@ -89,6 +91,7 @@ def judge(
     alone = (rows_alone or math.inf) if witness else 0.0
     checks = [
         evidence(best, propensities=answer.log.has_propensities, estimated=answer.log.estimates_logging),
+        dropped_rows(*kept_rows(answer), limits),
         sensitivity_check(sensitivity_of(answer, target, estimates, headline, level)),
         effective_rows(best, known, limits),
         unsmoothed(best, rows_alone, limits),
@@ -100,7 +103,8 @@ def judge(
         tails,
         weights,
         support(best, counts, limits),
-        disagreement(best, estimates, alone, level, limits),
+        trained_here(answer, target, limits),
+        eased(disagreement(best, estimates, alone, level, limits), answer),
         frequencies_of(answer, counts, limits),
         None if likely is None else surprise(*likely, limits),
         *related(answer, target, best, rows, no_lift(estimates, alone, limits), level, limits),
@@ -108,6 +112,23 @@ def judge(
         bias(best, level, limits),
     ]
     return verdict_of(headline, [check for check in checks if check is not None], limits)
+
+
+def eased(check: Check, answer: Answer) -> Check:
+    """Where propensities are estimated, estimators that agree on a right model also differ by its error: no refusal."""
+    return replace(check, status="warn") if check.status == "fail" and answer.log.estimates_logging else check
+
+
+def kept_rows(answer: Answer) -> tuple[int, int]:
+    """Rows of the table that are in the log, and all of them."""
+    table = answer.log.log.table if isinstance(answer.log, Held) else None
+    return (answer.n, answer.read) if table is None else (len(table.log), table.rows_read)
+
+
+def single_rows(answer: Answer) -> LoggedData | None:
+    """The log, or a sample of one in files, for checks that look at single rows."""
+    log = answer.log
+    return log.log if isinstance(log, Held) else answer.once(("rows", answer.number), lambda: sampled(log))
 
 
 def mean_weights(answer: Answer, target: int, best: Estimate, limits: Thresholds, *, normal: bool) -> Check | None:
@@ -158,7 +179,8 @@ def related(
     """Whether propensities, and rewards, depend on the actions beside them. lift: p-value of no lift."""
     if rows is None:
         return []
-    matched = column(rows, limits, known=answer.log.logging is not None)
+    known = answer.log.logging is not None
+    matched = answer.once(("column", limits), lambda: column(rows, limits, known=known))
     half_width, vouched = half_width_of(answer, target, best, level), joined(answer, rows, matched, limits)
     return [matched, effect(rows, limits, half_width, lift, joined=vouched)]
 

@@ -43,8 +43,8 @@ MOST = 1e3
 @final
 @dataclass(frozen=True)
 class Weighted:
-    """A normalised mean of what is weighted, as a part of an estimate. share: of it. spread, distance: s and M (infinite
-    where it is not known)."""
+    """A normalised mean of what is weighted, as a part of an estimate. share: of it. spread, distance: s and M
+    (infinite where it is not known)."""
 
     share: float
     spread: float
@@ -58,7 +58,7 @@ class Weighted:
 @final
 @dataclass(frozen=True)
 class Sensitivity:
-    """What the lift of a policy would be if the estimated propensities were off, each by a factor of its own of up to G.
+    """What a lift could be if the estimated propensities were off, each by a factor of its own of up to G.
 
     In `Evaluation.sensitivity`, where propensities are estimated. estimator: whose lift it is. parts: the normalised
     means that the estimate is made of. value, lift: the intervals with the propensities as they are.
@@ -168,7 +168,7 @@ def _spread(weight: float, weighted: float, square: float) -> float:
 
 
 def _blended(answer: Answer, part: PathPart, estimate: Estimate) -> tuple[Weighted, ...]:
-    """The smoothed and the sharp end of a blend; the sharp one is SNIPS or the doubly robust one, whichever moves more."""
+    """The smoothed and the sharp end of a blend; the sharp one is SNIPS or doubly robust, whichever moves more."""
     facts, path, columns = estimate.diagnostics.embedding, part.path, part.path.columns
     assert facts is not None
     count, noisy = len(path.bandwidths), noise_of(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ MOST_CELLS = 100_000
 SHUFFLED_ROWS, SHUFFLED_STRETCHES = 99, 199
 """Permutations of rows and of time periods: p-values down to 0.01 and 0.005 are exact."""
 ROUNDING = 1e-9
+SINGULAR = 1e-12
+"""Eigenvalues of the products of columns that are so much smaller than the largest are 0."""
 
 
 @final
@@ -185,9 +188,16 @@ def depends_on_action(values: Floats, log: LoggedData, limits: Thresholds = DEFA
         return None
     rows = rows[np.argsort(log.actions[rows], kind="stable")]
     starts = np.flatnonzero(np.diff(log.actions[rows], prepend=-1))
-    scores, rng = scores_of(values[rows], log.contexts[rows, :MOST_CONTEXTS]), np.random.default_rng(0)
-    orders = [np.arange(len(rows)), *(rng.permutation(len(rows)) for _ in range(SHUFFLED_ROWS))]
-    return permuted(np.array([between(scores.take(order, axis=1), starts) for order in orders]))
+    scores = scores_of(values[rows], log.contexts[rows, :MOST_CONTEXTS])
+    shuffled = (scores.take(order, axis=1) for order in row_orders(len(rows)))
+    return permuted(np.array([between(drawn, starts) for drawn in itertools.chain([scores], shuffled)]))
+
+
+@lru_cache(maxsize=1)
+def row_orders(n: int) -> Ints:
+    """(B, n) random orders of n rows, fewer than 2^16: two tests of a log share them."""
+    rng = np.random.default_rng(0)
+    return np.stack([rng.permutation(n).astype(np.uint16) for _ in range(SHUFFLED_ROWS)])
 
 
 def depends_on_contexts(values: Floats, log: LoggedData) -> float:
@@ -205,9 +215,16 @@ def scores_of(values: Floats, contexts: Floats) -> Floats:
     ranks, and the latter times each context; all standardised."""
     x = standardised(contexts[:, contexts.std(axis=0) > 0])
     model, both = np.column_stack([np.ones(len(x)), x, x**2]), np.column_stack([values, ranks_of(values)])
-    rest = both - model @ np.linalg.lstsq(model, both, rcond=None)[0]
+    rest = left_by(model, left_by(model, both))  # twice: what rounding left of the first time
     rest[:, np.abs(rest).max(axis=0) <= ROUNDING * np.abs(both).max(axis=0)] = 0.0
     return np.ascontiguousarray(standardised(np.column_stack([rest, rest[:, 1:] * x])).T)
+
+
+def left_by(model: Floats, values: Floats) -> Floats:
+    """What the least squares of a few long columns (n, p) leave of values (n, m), by their products."""
+    inverse = np.linalg.pinv(model.T @ model, rcond=SINGULAR, hermitian=True)
+    left: Floats = values - model @ (inverse @ (model.T @ values))
+    return left
 
 
 def standardised(columns: Floats) -> Floats:

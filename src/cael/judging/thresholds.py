@@ -87,11 +87,16 @@ class Thresholds:
     disagreement_gap: the same distance in half-widths of the interval that decisions rest on; both must be exceeded.
         Estimators that are nearly the same differ by many standard errors and little. Below half the interval holds
         both, above 1 it excludes the other.
+    trained_here: by how many standard errors a fitted model knows the chance in the rewards of this log. By
+        chance 4 happens once in 30,000 logs; it never refuses, as a model that rightly knows the reward at a finer
+        scale than the nearest rows of the log looks the same.
     bias: the bias that the interval allows for, in half-widths of the interval without it. It is counted already, and
         from 3 on more data would hardly narrow the interval. It never refuses.
 
     The log:
 
+    dropped: share of rows that were left out because they are invalid. At one percent, rows that are unlike the others
+        move a rate by about a percent of its size. It never refuses: nothing in a log says what they would have been.
     misplaced: share of rows whose action the propensities do not explain, counted over the actions whose frequency is
         off beyond chance. Half a percent is rounding; five percent is another policy.
     least_count: rows that an action must have before its frequency is tested where only logged propensities are known.
@@ -170,7 +175,9 @@ class Thresholds:
     unsupported_mass: tuple[float, float] = (0.01, 0.1)
     disagreement: tuple[float, float] = (3.5, 6.0)
     disagreement_gap: tuple[float, float] = (0.5, 1.0)
+    trained_here: tuple[float, float] = (4.0, math.inf)
     bias: tuple[float, float] = (3.0, math.inf)
+    dropped: tuple[float, float] = (0.01, math.inf)
     misplaced: tuple[float, float] = (0.005, 0.05)
     least_count: float = 50.0
     surprise: tuple[float, float] = (0.005, 0.05)

@@ -73,7 +73,8 @@ def scored(name: str, scorers: list[Scorer], evidence: Evidence) -> Candidate:
     """A candidate by its scorers."""
     rows = np.arange(min(PROBE, len(evidence)))
     parts = [
-        scorers[-1].on(batch, evidence.table[own].astype(np.float64)).var(axis=1) for own, batch, _ in evidence.blocks(rows)
+        scorers[-1].on(batch, evidence.table[own].astype(np.float64)).var(axis=1)
+        for own, batch, _ in evidence.blocks(rows)
     ]
     spread = float(np.sqrt(np.concatenate(parts).mean()))
     return Candidate(name, tuple(scorers), plays=plays_for(evidence.log.n_actions), spread=spread)

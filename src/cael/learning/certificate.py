@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 from cael.common.types import Floats
-from cael.engine.asking import ask
 from cael.estimators.direct import DM
 from cael.estimators.doubly_robust import DR, SNDR
 from cael.estimators.weighting import IPS, SNIPS, LoggedMean
@@ -16,7 +15,9 @@ from cael.outcomes.outcome_model import FixedOutcome
 from cael.policies.policy import Policy
 from cael.results.evaluate import controls_of, evaluation_of
 from cael.results.evaluation import Evaluation
+from cael.results.question import Question, ask_question
 from cael.worlds.world import unlogged
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -39,6 +40,5 @@ def certified(
     outcome = FixedOutcome(Predicted(model, rows.n_actions))
     best = SNDR(outcome)
     panel = [LoggedMean(), best, DR(outcome), DM(outcome), SNIPS(), IPS()]
-    answer = ask(rows, {"": policy}, panel, asked=(best.name,), controls=controls_of([best]))
-    answer.refuse_constant()
-    return evaluation_of(answer, (best.name,), level, best, thresholds)
+    asked = ask_question(rows, {"": policy}, Question(), (panel, ()), controls_of([best]), (best.name,))
+    return evaluation_of(asked, level, best, thresholds)

@@ -196,4 +196,3 @@ def few_actions(evidence: Evidence, most: int) -> Array:
 
 FEW_ROWS = 1000
 """Rows by which the actions that may be played are chosen."""
-

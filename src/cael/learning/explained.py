@@ -77,7 +77,9 @@ def seen_on(policy: LearnedPolicy, evidence: Evidence) -> Seen:
     facts = facts_of(rows, away, evidence, new, old)
     if tree is not None:
         leaf = tree.leaves(evidence.log.contexts)
-        leaves = {int(node): facts_of(np.flatnonzero(leaf == node), away, evidence, new, old) for node in np.unique(leaf)}
+        leaves = {
+            int(node): facts_of(np.flatnonzero(leaf == node), away, evidence, new, old) for node in np.unique(leaf)
+        }
         return Seen(facts, tree, None, leaves, moved(old.mean(axis=0), new.mean(axis=0)), decides)
     tree, agrees = imitation(evidence, new)
     return Seen(facts, tree, agrees, {}, moved(old.mean(axis=0), new.mean(axis=0)), decides)

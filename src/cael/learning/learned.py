@@ -102,7 +102,9 @@ class Learned(Shown):
         return as_sql(self.policy, table)
 
     def __repr__(self) -> str:
-        return f"Learned({self.decision}: {self.policy!r}, lift {signed(self.lift.value)}, at least {signed(self.bound)})"
+        return (
+            f"Learned({self.decision}: {self.policy!r}, lift {signed(self.lift.value)}, at least {signed(self.bound)})"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain types, ready for JSON."""

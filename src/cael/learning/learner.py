@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
 
-import numpy as np
-
-from cael.common.types import Array
 from cael.embedding.settings import Growth
 from cael.engine.asking import as_engine_log
 from cael.errors import InputError, NeedsError, choose, positive_int
@@ -27,9 +22,9 @@ from cael.learning.split import Split, split_of
 from cael.log.logged import LoggedData
 from cael.log.scanned import ScannedLog
 from cael.outcomes.outcome_model import FixedOutcome
-from cael.results.evaluate import refuse_constant_rewards
 from cael.results.evaluation import Evaluation
 from cael.results.planning import Plan, plan
+from cael.results.question import refuse_constant_rewards
 
 CERTIFY = 0.4
 """The share of the rows that is kept for the certificate."""

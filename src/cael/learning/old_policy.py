@@ -60,7 +60,9 @@ def old_of(log: Any, sample: Sample, rows: LoggedData) -> Old:
     if known is not None and known.complete and (isinstance(log, Held) or as_function(log)):
         estimated = isinstance(known, EstimatedLogging)
         return Old(known, not estimated, (ESTIMATED,) if estimated else ())
-    fitted = fitted_to(Sample(rows, sample.piece if len(rows) == len(sample.log) else piece_of_rows(rows), sample.of, sample.counts))
+    fitted = fitted_to(
+        Sample(rows, sample.piece if len(rows) == len(sample.log) else piece_of_rows(rows), sample.of, sample.counts)
+    )
     words = () if known is not None else (fitted.fit.sentence,)
     return Old(modelled(fitted), False, words)
 

@@ -161,5 +161,3 @@ def _restored_array(entry: Mapping[str, Any]) -> Array:
     else:
         flat = np.frombuffer(base64.b64decode(entry["bytes"], validate=True), dtype=dtype)
     return frozen(flat.reshape(shape).astype(np.dtype(kind), copy=False))
-
-

@@ -100,5 +100,3 @@ class ClusterScores(Scorer):
 
     def _missed(self, batch: Batch) -> Floats:
         return np.asarray((batch.contexts @ self.slope.T + self.constant)[:, self.cluster])
-
-

@@ -11,9 +11,11 @@ from cael.common.cores import cores
 from cael.common.types import Floats, Ints, settle
 from cael.errors import InputError, PolicyError
 from cael.log.logged import LoggedData, LogKey, at_rows
+from cael.log.measure import Measure
 from cael.log.pieces import Piece, Reading
 from cael.log.targets import Target
-from cael.policies.policy import Policy, as_policy
+from cael.policies.given import policy_on
+from cael.policies.policy import Policy
 from cael.policies.propensity import EstimatedLogging
 
 if TYPE_CHECKING:
@@ -31,12 +33,14 @@ EngineLog: TypeAlias = "Held | ScannedLog"
 @final
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Rows first .. stop of a log in memory, which one worker goes through. segments: (labels, codes (n,)) pairs."""
+    """Rows first .. stop of a log in memory, which one worker goes through. segments: (labels, codes (n,)) pairs.
+    metrics: (measure, its values (n,)) of what is the reward, and of further metrics; none: the log's own rewards."""
 
     log: LoggedData
     first: int
     stop: int
     segments: tuple[tuple[list[str], Ints], ...] = ()
+    metrics: tuple[tuple[Measure, Floats], ...] = ()
 
     number: ClassVar[int] = 0
 
@@ -46,21 +50,26 @@ class Run:
 
     def piece(self, part: slice) -> Piece:
         log, batch = self.log, self.log.whole.part(part)
+        values = tuple(measure.of(column[part]) for measure, column in self.metrics)
+        cut = tuple(measure.changed(column[part]) for measure, column in self.metrics)
         return Piece(
-            None, None, batch.actions, batch.rewards, batch.propensities, batch.contexts,
+            None, None, batch.actions, values[0] if values else batch.rewards, batch.propensities, batch.contexts,
             at_rows(log.cluster_keys, part), at_rows(log.timestamps, part),
             tuple((labels, codes[part]) for labels, codes in self.segments), (), len(batch), log.n_actions,
             log.action_features, 0, part.start, batch.rows, batch.draw_numbers, eligible=batch.eligible,
+            metrics=values[1:], cut=cut,
         )  # fmt: skip
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Held:
-    """A log in memory, as the engine reads it. segments: (labels, codes (n,)) pairs by which rows are also summed."""
+    """A log in memory, as the engine reads it. segments: (labels, codes (n,)) pairs by which rows are also summed.
+    measures: the metrics that a pass sums, the first of which is the reward; none: the reward alone."""
 
     log: LoggedData
     segments: tuple[tuple[list[str], Ints], ...] = ()
+    measures: tuple[Measure, ...] = ()
     n_actions: int = field(init=False)
     action_features: Floats | None = field(init=False)
     context_dim: int = field(init=False)
@@ -104,14 +113,26 @@ class Held:
 
     @cached_property
     def tasks(self) -> tuple[Run, ...]:
-        n = len(self.log)
-        return tuple(Run(self.log, at, min(at + TASK_ROWS, n), self.segments) for at in range(0, n, TASK_ROWS))
+        n, metrics = len(self.log), tuple(zip(self.measures, self.log.values_of(self.measures), strict=True))
+        return tuple(Run(self.log, at, min(at + TASK_ROWS, n), self.segments, metrics) for at in range(0, n, TASK_ROWS))
+
+    @property
+    def reward_name(self) -> str:
+        return self.log.reward_name
+
+    def measured(self, measure: Measure) -> Held:
+        """The log with one of its metrics as the reward."""
+        return Held(self.log.measured(measure), self.segments)
+
+    def measuring(self, measures: tuple[Measure, ...]) -> Held:
+        """The log with the first of these metrics as the reward, whose passes also sum the others."""
+        return Held(self.log.measured(measures[0]), self.segments, measures)
 
     def target(self, given: Any) -> Target:
         """The target policy that this means."""
         if isinstance(given, str):
             return self._named(given)
-        policy = as_policy(given)
+        policy = policy_on(given, self.log.names)
         if policy.n_actions is not None and policy.n_actions != self.n_actions:
             raise PolicyError(f"{policy!r} has {policy.n_actions} actions, but the log has {self.n_actions}.")
         return target_in_memory(policy)
@@ -126,7 +147,8 @@ class Held:
         return Target(text, None, policy, policy.complete)
 
     def probe(self, *, contexts: bool = False) -> Piece:
-        return Run(self.log, 0, len(self.log)).piece(slice(0, min(PROBE, len(self.log))))
+        metrics = tuple(zip(self.measures, self.log.values_of(self.measures), strict=True))
+        return Run(self.log, 0, len(self.log), metrics=metrics).piece(slice(0, min(PROBE, len(self.log))))
 
     def reading(
         self, *, contexts: bool = False, propensities: bool = True, segments: tuple[str, ...] = (),

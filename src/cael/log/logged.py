@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NoReturn, final
@@ -14,10 +14,14 @@ from numpy.typing import ArrayLike
 
 from cael.common.types import Array, Floats, Ints, frozen, settle
 from cael.errors import LogError, positive_int
+from cael.io.originals import Originals
 from cael.log import row_checks as checks
 from cael.log.eligible import Eligible, eligible_of
 from cael.log.keys import folds_of_keys, label_keys
-from cael.policies.policy import Policy, as_policy, logged_probability, probabilities
+from cael.log.measure import Measure, known_measures
+from cael.policies.given import PolicyLike, as_policy
+from cael.policies.labelled import Names, is_frame, refuse_other_indexes
+from cael.policies.policy import Policy, logged_probability, probabilities
 
 BATCH_BYTES = 4 * 2**20
 """Size of one (rows x width) block of float64: small enough to stay in cache, large enough to be fast."""
@@ -160,6 +164,7 @@ class LoggedData:
     eligible : the actions that could be taken on each row, where these are not all: a list of action numbers for each
         row, a boolean mask (n, k), or `Eligible.by_period(periods, {period: actions})`. Equal sets are kept once.
         Policies given by name or by scores then play eligible actions alone.
+    metrics : further rewards by name, each (n,) finite numbers, for `evaluate(..., metrics=[...])`.
     copy : False keeps the caller's arrays, as read-only views, where their types allow; it halves the memory, and the
         caller promises not to change them.
 
@@ -183,6 +188,7 @@ class LoggedData:
     cluster_keys: Array | None
     places: Ints | None
     eligible: Eligible | None
+    metrics: tuple[tuple[str, Floats], ...]
 
     def __init__(
         self,
@@ -191,14 +197,19 @@ class LoggedData:
         rewards: ArrayLike,
         propensities: ArrayLike | None = None,
         *,
-        logging: Policy | ArrayLike | None = None,
+        logging: PolicyLike | None = None,
         n_actions: int | None = None,
         action_features: ArrayLike | None = None,
         clusters: ArrayLike | None = None,
         timestamps: ArrayLike | None = None,
         eligible: Any = None,
+        metrics: Mapping[str, ArrayLike] | None = None,
         copy: bool = True,
     ) -> None:
+        refuse_other_indexes(
+            contexts=contexts, actions=actions, rewards=rewards, propensities=propensities, clusters=clusters,
+            timestamps=timestamps,
+        )  # fmt: skip
         r = checks.vector("rewards", rewards, None)
         n = len(r)
         if n == 0:
@@ -227,9 +238,15 @@ class LoggedData:
             rows=slice(0, n),
             places=None,
             eligible=None if eligible is None else eligible_of(eligible, a, k).own(copy=copy),
+            metrics=tuple(
+                (str(name), frozen(checks.vector(f"metric {name!r}", values, n), copy=copy))
+                for name, values in (metrics or {}).items()
+            ),
         )
+        settle(self, _columns=Originals(None, given=contexts) if is_frame(contexts) else None)
         if policy is not None:
-            settle(self, propensities=_cross_check(self, policy))
+            policy = policy.matched(self.names)
+            settle(self, logging=policy, propensities=_cross_check(self, policy))
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"LoggedData is immutable: cannot set {name!r}. Build a new log, or use take(rows).")
@@ -242,6 +259,7 @@ class LoggedData:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         settle(self, **{k: frozen(v) if isinstance(v, np.ndarray) else v for k, v in state.items()})
+        settle(self, metrics=tuple((name, frozen(array)) for name, array in state["metrics"]))
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -249,6 +267,7 @@ class LoggedData:
     def __repr__(self) -> str:
         optional = ("propensities", "logging", "action_features", "clusters", "timestamps", "eligible")
         known = [name for name in optional if getattr(self, name) is not None]
+        known += [f"metrics={', '.join(name for name, _ in self.metrics)}"] if self.metrics else []
         sizes = f"n={len(self)}, n_actions={self.n_actions}, context_dim={self.contexts.shape[1]}"
         return f"LoggedData({', '.join([sizes, *known])})"
 
@@ -268,13 +287,42 @@ class LoggedData:
                 _add(digest, array if array.dtype.kind not in "mM" else array.view("i8"))
         if self.eligible is not None:
             _add(digest, self.eligible.hashes)
+        for name, array in self.metrics:
+            digest.update(f"metric {name}".encode())
+            _add(digest, array)
         digest.update(str(self.rows).encode() if isinstance(self.rows, slice) else self.rows.tobytes())
         return digest.hexdigest()
 
     @property
     def key(self) -> LogKey:
-        """What estimates keep of the log."""
-        return key_of(self)
+        """What estimates keep of the log; the same whichever of its metrics is the reward."""
+        return key_of(self.__dict__.get("_whole_log", self))
+
+    @property
+    def reward_name(self) -> str:
+        """The column of the rewards, where the log was read from a table."""
+        return (self.table is not None and self.table.columns.reward) or "reward"
+
+    def values_of(self, measures: Sequence[Measure]) -> tuple[Floats, ...]:
+        """The columns (n,) of these measures as they are in the log, uncut."""
+        log = self.__dict__.get("_whole_log", self)
+        columns = {log.reward_name: log.rewards, **dict(log.metrics)}
+        known = known_measures(measures, log.reward_name, [name for name, _ in log.metrics])
+        return tuple(columns[measure.column] for measure in known)
+
+    def measured(self, measure: Measure) -> LoggedData:
+        """The same log, with one of its metrics as the reward; its estimates can be paired with those of the log."""
+        values = self.values_of([measure])[0]
+        if values is self.rewards and measure.cap is None:
+            return self
+        log = self._with(rewards=values if measure.cap is None else frozen(measure.of(values)))
+        settle(log, _whole_log=self.__dict__.get("_whole_log", self), _measure=measure)
+        return log
+
+    @property
+    def measure(self) -> Measure | None:
+        """The metric that is the reward, where one was chosen (`measured`)."""
+        return self.__dict__.get("_measure")
 
     @cached_property
     def logging_covers_all(self) -> bool:
@@ -313,6 +361,7 @@ class LoggedData:
         return self._with(
             eligible=eligible,
             rows=frozen(self.row_numbers[index]),
+            metrics=tuple((name, frozen(array[index])) for name, array in self.metrics),
             **{name: frozen(array[index]) for name, array in arrays.items()},
         )
 
@@ -320,6 +369,7 @@ class LoggedData:
         """The same log, but for some fields."""
         copy = object.__new__(LoggedData)
         settle(copy, **{name: getattr(self, name) for name in LoggedData.__annotations__}, _table=self.table)
+        settle(copy, _columns=self.__dict__.get("_columns"))
         settle(copy, **fields)
         return copy
 
@@ -343,6 +393,19 @@ class LoggedData:
             clusters=None,
             cluster_keys=None,
         )
+
+    @property
+    def action_labels(self) -> tuple[Any, ...]:
+        """(k,) what the actions are called, in the order of their numbers: the labels that policies are matched by."""
+        return self.names.actions
+
+    @cached_property
+    def names(self) -> Names:
+        """What the log calls its actions and rows."""
+        if self.table is not None:
+            return self.table.names(self.rows)
+        count = int(self.row_numbers.max()) + 1
+        return Names(tuple(range(self.n_actions)), False, count, self.rows, self.__dict__.get("_columns"))
 
     @property
     def table(self) -> Any:
@@ -410,5 +473,5 @@ def _add(digest: hashlib._Hash, array: Array, rows: int = 65536) -> None:
 def _cross_check(log: LoggedData, policy: Policy) -> Floats:
     """The propensities, after checking that the logging policy says the same: logging[i, a_i] == propensity_i."""
     logged = np.concatenate([logged_probability(policy, batch) for batch in log.batches(width=FEW)])
-    checks.refuse_disagreement(logged, log.propensities)
+    checks.refuse_contradictions(logged, log.propensities)
     return frozen(logged) if log.propensities is None else log.propensities

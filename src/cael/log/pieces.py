@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 
@@ -17,28 +17,33 @@ from cael.io.cells import Flaw
 from cael.io.eligibility import Calendar, eligible_in
 from cael.io.encode import Actions, action_numbers, matrix
 from cael.io.kinds import is_text
+from cael.io.missing import Filling
 from cael.io.roles import Columns
 from cael.io.sources import Source
 from cael.log.eligible import Eligible
+from cael.log.flaws import Flaws, counted
 from cael.log.keys import FILE_BITS, distinct_keys, folds_of_keys
 from cael.log.logged import Batch, at_rows
+from cael.log.measure import Measure
 from cael.log.scratch import Scratch
-
-SHOWN = 5
-"""Rows that a message names."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Door:
     """How the columns of a log become arrays; the same for every batch. roles: of those that are needed, the others
-    None. categories: whether contexts may be text, which becomes columns of 0 and 1. calendar: of eligible actions."""
+    None. categories: whether contexts may be text, which becomes columns of 0 and 1. calendar: of eligible actions.
+    fillings: of contexts with missing numbers; look: they are found in the rows at hand. measures: the metrics that are
+    summed, the first of which is the reward; none: the reward alone."""
 
     roles: Columns
     actions: Actions
     segments: tuple[str, ...] = ()
     categories: bool = False
     calendar: Calendar | None = None
+    measures: tuple[Measure, ...] = ()
+    fillings: Mapping[str, Filling] | None = None
+    look: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -52,6 +57,7 @@ class Door:
             roles.timestamp,
             roles.id,
             roles.of_eligible,
+            *(roles.metric or ()),
         ]
         return unique([*names, *self.segments, *(roles.contexts or ())])
 
@@ -86,7 +92,8 @@ class Piece:
     (n,) places of the kept rows in it, None for all. contexts: (n, d). clusters: (n,) 64-bit hashes. segments: (labels,
     codes (n,)) for each column. read: rows of the batch. file, first: the number of the file, and of the first row in
     it. numbers: of the rows in a log in memory. known_places: of the rows, where `first` does not tell them. ids: (n,)
-    64-bit hashes of the decisions' ids. eligible: the actions that could be taken; None: all.
+    64-bit hashes of the decisions' ids. eligible: the actions that could be taken; None: all. metrics: (n,)
+    each, further rewards, and cut: how many of the reward and of them lie above their caps.
     """
 
     source: Source | None
@@ -108,6 +115,8 @@ class Piece:
     known_places: Ints | None = None
     ids: Array | None = None
     eligible: Eligible | None = None
+    metrics: tuple[Floats, ...] = ()
+    cut: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -133,6 +142,16 @@ class Piece:
         """The fold (n,) of each row."""
         return folds_of_keys(self.keys, count, seed)
 
+    def only(self, rows: Ints) -> Piece:
+        """The piece without all other rows of its batch, of which none was left out before."""
+        per_row = ("actions", "rewards", "propensities", "contexts", "clusters", "times", "ids")
+        return replace(
+            self, rows=rows, eligible=None if self.eligible is None else self.eligible.part(rows),
+            segments=tuple((labels, codes[rows]) for labels, codes in self.segments),
+            metrics=tuple(column[rows] for column in self.metrics),
+            **{name: at_rows(getattr(self, name), rows) for name in per_row},
+        )  # fmt: skip
+
     def batch(self, part: slice | None = None) -> Batch:
         """Rows of the piece, by default all, as policies and models see them; they are counted within the piece."""
         whole = Batch(
@@ -142,53 +161,95 @@ class Piece:
         return whole if part is None else whole.part(part)
 
 
-def piece_of(source: Source, door: Door, file: int = 0) -> Piece:
-    """The arrays of a batch and what is wrong in it; rows with a flaw are left out."""
-    roles, n = door.roles, source.memory.num_rows
-    flaws: list[Flaw] = []
+Values: TypeAlias = Callable[[str, Source], tuple[Any, list[Flaw]]]
 
-    def read(column: Any, values_of: Callable[[Any, Source], tuple[Any, list[Flaw]]]) -> Any:
-        if column is None:
-            return None
-        values, more = values_of(column, source)
+
+@final
+@dataclass(frozen=True, eq=False)
+class RowArrays:
+    """The columns of a table or a batch as arrays, all rows. arrays: by their names in a `Piece` (None: there is none).
+    flaws: of all rows. notes: what was done on the way. metrics: further rewards, by column."""
+
+    arrays: dict[str, Any]
+    segments: tuple[tuple[list[str], Ints], ...]
+    eligible: Eligible | None
+    flaws: tuple[Flaw, ...]
+    notes: list[str]
+    metrics: dict[str, Floats]
+
+    @property
+    def sound(self) -> Ints:
+        """The rows without a flaw."""
+        bad = np.zeros(len(self.arrays["actions"]), dtype=bool)
+        for flaw in self.flaws:
+            bad[flaw.rows] = True
+        return np.flatnonzero(~bad)
+
+
+def row_arrays(
+    source: Source, door: Door, actions: tuple[Ints, list[Flaw]], clusters: Values, ids: Values
+) -> RowArrays:
+    """Every column of a table read, cast and checked, in memory and in a pass alike. actions: their numbers, and what
+    is wrong with them. clusters, ids: what labels of these become."""
+    roles, flaws = door.roles, list(actions[1])
+
+    def read(column: Any, values_of: Values) -> Any:
+        values, more = (None, []) if column is None else values_of(column, source)
         flaws.extend(more)
         return values
 
-    actions = read(roles.action, lambda column, source: actions_of(column, source, door.actions))
     rewards, propensities = read(roles.reward, numbers_of), read(roles.propensity, _propensities)
-    contexts = read(
+    contexts, notes, more = matrix(
+        source,
         roles.contexts or (),
-        lambda names, source: matrix(source, names, n, categories=door.categories, cast=cells.measured)[::2],
+        len(actions[0]),
+        categories=door.categories,
+        cast=cells.measured,
+        fillings=door.fillings,
+        fill=door.look,
     )
-    clusters = read(roles.cluster, hashes_of)
-    times = read(roles.timestamp, lambda column, source: cells.times(column, source.chunks(column)))
-    ids, segments = read(roles.id, hashes_of), tuple(_segment(name, source) for name in door.segments)
-    eligible, more = eligible_in(source, roles, door.actions, actions, door.calendar)
     flaws += more
+    arrays = {
+        "actions": actions[0], "rewards": rewards, "propensities": propensities, "contexts": contexts,
+        "clusters": read(roles.cluster, clusters), "times": read(roles.timestamp, _times), "ids": read(roles.id, ids),
+    }  # fmt: skip
+    metrics = {column: read(column, numbers_of) for column in roles.metric or ()}
+    segments = tuple(_segment(name, source) for name in door.segments)
+    eligible, more = eligible_in(source, roles, door.actions, actions[0], door.calendar)
+    return RowArrays(arrays, segments, eligible, (*flaws, *more), notes, metrics)
+
+
+def piece_of(source: Source, door: Door, file: int = 0) -> Piece:
+    """The arrays of a batch and what is wrong in it; rows with a flaw are left out."""
+    actions = actions_of(str(door.roles.action), source, door.actions)
+    rows = row_arrays(source, door, actions, hashes_of, hashes_of)
     whole = Piece(
-        source, None, actions, rewards, propensities, contexts, clusters, times, segments, tuple(flaws), n,
-        len(door.actions), door.actions.features, file, source.origin[1] if source.origin else 0, ids=ids,
-        eligible=eligible,
+        source, None, **rows.arrays, segments=rows.segments, flaws=rows.flaws, read=source.memory.num_rows,
+        n_actions=len(door.actions), features=door.actions.features, file=file,
+        first=source.origin[1] if source.origin else 0, eligible=rows.eligible,
+        metrics=tuple(rows.metrics.values()),
     )  # fmt: skip
-    return _without_flaws(whole) if flaws else whole
+    return measured(whole.only(rows.sound) if rows.flaws else whole, door)
+
+
+def measured(piece: Piece, door: Door) -> Piece:
+    """The piece with the rewards that its door measures, from all the metrics that were read and checked."""
+    columns = dict(zip((door.roles.reward, *(door.roles.metric or ())), (piece.rewards, *piece.metrics), strict=True))
+    values = [columns[measure.column] for measure in door.measures]
+    if not values:
+        return replace(piece, metrics=()) if piece.metrics else piece
+    rewards, *metrics = (measure.of(column) for measure, column in zip(door.measures, values, strict=True))
+    cut = tuple(measure.changed(column) for measure, column in zip(door.measures, values, strict=True))
+    return replace(piece, rewards=rewards, metrics=tuple(metrics), cut=cut)
+
+
+def _times(column: str, source: Source) -> tuple[Array, list[Flaw]]:
+    return cells.times(column, source.chunks(column))
 
 
 def _propensities(column: str, source: Source) -> tuple[Floats, list[Flaw]]:
     propensities = numbers_within(column, source, 1 / LARGEST, 1.0)
     return cells.propensities(column, source.chunks(column)) if propensities is None else (propensities, [])
-
-
-def _without_flaws(piece: Piece) -> Piece:
-    bad = np.zeros(piece.read, dtype=bool)
-    for flaw in piece.flaws:
-        bad[flaw.rows] = True
-    rows = np.flatnonzero(~bad)
-    eligible = None if piece.eligible is None else piece.eligible.part(rows)
-    per_row = ("actions", "rewards", "propensities", "contexts", "clusters", "times", "ids")
-    return replace(
-        piece, rows=rows, eligible=eligible, segments=tuple((labels, codes[rows]) for labels, codes in piece.segments),
-        **{name: at_rows(getattr(piece, name), rows) for name in per_row},
-    )  # fmt: skip
 
 
 def numbers_of(column: str, source: Source) -> tuple[Floats, list[Flaw]]:
@@ -220,7 +281,7 @@ def actions_of(column: str, source: Source, actions: Actions) -> tuple[Ints, lis
         values = chunks[0].to_numpy(zero_copy_only=False)
         if values.min(initial=0) >= 0 and values.max(initial=0) < len(actions):
             return (source.scratch or Scratch()).cast("action numbers", values, np.intp), []
-    return action_numbers(column, chunks, actions)
+    return action_numbers(column, chunks, actions, actions.beyond)
 
 
 def hashes_of(column: str, source: Source) -> tuple[Array, list[Flaw]]:
@@ -235,48 +296,9 @@ def _segment(column: str, source: Source) -> tuple[list[str], Ints]:
     return labels, np.where(codes < 0, len(distinct), codes)
 
 
-@final
-@dataclass(frozen=True)
-class Flaws:
-    """Cells of a column that are wrong, over many batches: how many, the first of them as (file, row in it)."""
-
-    column: str
-    what: str
-    count: int
-    places: tuple[tuple[int, int], ...]
-    example: str
-
-    def merge(self, other: Flaws) -> Flaws:
-        places = tuple(sorted({*self.places, *other.places})[:SHOWN])
-        first = self if not other.places or self.places[:1] <= other.places[:1] else other
-        return replace(self, count=self.count + other.count, places=places, example=first.example)
-
-
 def flaws_of(piece: Piece, file: int, first: int) -> dict[tuple[str, str], Flaws]:
     """The flaws of a batch whose first row is the given one of a file."""
-    flaws = {}
-    for flaw in piece.flaws:
-        places = tuple((file, first + int(row)) for row in flaw.rows[:SHOWN])
-        flaws[flaw.column, flaw.what] = Flaws(flaw.column, flaw.what, len(flaw.rows), places, flaw.example)
-    return flaws
-
-
-def told_flaws(all_flaws: list[Flaws], names: Sequence[str], starts: Sequence[int]) -> str:
-    """All of them in words. names: of the files. starts: number in the log of each file's first row."""
-    sentences = []
-    for flaws in all_flaws:
-        example = f", such as {flaws.example}," if flaws.example else ""
-        places = [
-            f"{starts[file] + row}" + (f" ({names[file]}: {row})" if len(names) > 1 else "")
-            for file, row in flaws.places
-        ]
-        more = ", ..." if flaws.count > len(places) else ""
-        plural = "s" if flaws.count > 1 else ""
-        sentences.append(
-            f"column {flaws.column!r} {flaws.what}{example} in {flaws.count:,} row{plural} "
-            f"(row{plural} {', '.join(places)}{more})"
-        )
-    return "; ".join(sentences)
+    return counted(piece.flaws, file, first)
 
 
 def refuse_text_contexts(source: Source, roles: Columns) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from cael.common.types import Array, Floats, Ints, all_finite
 from cael.errors import LARGEST, NEED_CLUSTERS, LogError, positive_int, refuse_rows
+from cael.io import cells
+from cael.io.cells import Flaw
+from cael.log.flaws import LOGGING, NOTHING, OTHERWISE, Numbering, contradiction, counted
 from cael.policies.policy import Policy
 
 PROPENSITY_RTOL, PROPENSITY_ATOL = 1e-3, 1e-6
@@ -140,22 +145,33 @@ def count_actions(
     return k
 
 
-def refuse_disagreement(logged: Floats, propensities: Floats | None, batch: str = "") -> None:
-    """Refuse a logging policy whose probabilities (n,) of the logged actions are 0, or not the log's propensities.
+class Contradicted(LogError):
+    """The logging policy's probabilities of logged actions cannot be. flaws: how, and in which of the rows given."""
 
-    batch: the place of the rows in a stream, which count from there.
-    """
-    where = f" of a batch at {batch}" if batch else ""
-    message = f"the logging policy gives the logged action probability 0{where and ' in rows'}{where}"
-    advice = "Check that the columns of logging are in the order of the actions."
-    refuse_rows(logged <= 0, logged, message, advice, error=LogError)
+    def __init__(self, message: str, flaws: list[Flaw]) -> None:
+        super().__init__(message)
+        self.flaws = flaws
+
+    def __reduce__(self) -> Any:
+        return type(self), (str(self), self.flaws)
+
+
+def contradictions(logged: Floats, propensities: Floats | None) -> list[Flaw]:
+    """Rows whose logged action has the probability 0 by the logging policy (n,), or another than the log says."""
+    flaws = cells.flaws(LOGGING, {NOTHING: logged <= 0})
     if propensities is None:
-        return
-    apart = ~np.isclose(logged, propensities, rtol=PROPENSITY_RTOL, atol=PROPENSITY_ATOL)
-    if apart.any():
-        row = int(np.flatnonzero(apart)[0])
-        raise LogError(
-            f"propensities and logging disagree on {int(apart.sum())} rows{where}: row {row} has propensity "
-            f"{propensities[row]}, but the logging policy gives its action {logged[row]}. Check row order and the "
-            "layout of the columns; where actions come and go, say which were eligible (eligible=, --eligible)."
-        )
+        return flaws
+    apart = (logged > 0) & ~np.isclose(logged, propensities, rtol=PROPENSITY_RTOL, atol=PROPENSITY_ATOL)
+    rows = np.flatnonzero(apart)
+    if not len(rows):
+        return flaws
+    example = f"propensity {propensities[rows[0]]}, but the logging policy gives its action {logged[rows[0]]}"
+    return [*flaws, Flaw(LOGGING, OTHERWISE, rows, example)]
+
+
+def refuse_contradictions(logged: Floats, propensities: Floats | None) -> None:
+    """Refuse a logging policy whose probabilities (n,) of the logged actions are 0, or not the log's propensities."""
+    flaws = contradictions(logged, propensities)
+    if flaws:
+        message = contradiction(counted(flaws, 0, 0).values(), Numbering((), (len(logged),)))
+        raise Contradicted(message, flaws)

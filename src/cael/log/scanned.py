@@ -11,10 +11,11 @@ from typing import Any, final
 
 import numpy as np
 
-from cael.common.types import Floats, Ints
+from cael.common.types import Floats, Ints, settle
 from cael.engine.actions_pass import distinct_actions
 from cael.engine.nuisances import estimated_logging
 from cael.engine.predictions import Predictions, predictions_of
+from cael.engine.row_pass import refuse_rows_of
 from cael.errors import InputError, LogError
 from cael.io import cells
 from cael.io.csv_files import Written
@@ -22,15 +23,18 @@ from cael.io.eligibility import Calendar, calendar_of, named_eligible
 from cael.io.encode import Actions, action_table, from_log
 from cael.io.kinds import is_text
 from cael.io.logging_models import NONE, WORD, leaves_propensities, logging_model
+from cael.io.missing import Filling, fillings_of
 from cael.io.reading import Task, batches, fingerprint_of, found_files, opened, tasks_of
 from cael.io.roles import Columns, as_columns, resolve
 from cael.io.sources import Source
 from cael.io.table import columns_found
 from cael.log.budget import Budget, bytes_of
+from cael.log.flaws import Numbering, RowReport
 from cael.log.held import PROBE
 from cael.log.keys import FILE_BITS
 from cael.log.logged import LogKey, at_rows, key_of
-from cael.log.pieces import Door, Piece, Reading, piece_of, refuse_text_contexts, told_flaws, unique
+from cael.log.measure import Measure, known_measures
+from cael.log.pieces import Door, Piece, Reading, piece_of, refuse_text_contexts, unique
 from cael.log.targets import Target, as_source, target_of
 
 
@@ -41,7 +45,8 @@ class ScannedLog:
 
     source: the table that the files make. tasks: the parts that workers read. columns: which column is what.
     memory: the budget. notes: what was done on the way. given_logging: the logging policy, as it was given. calendar:
-    of eligible actions, where a table says them.
+    of eligible actions, where a table says them. measures: the metrics that a pass sums, the first of which is the
+    reward; none: the reward alone.
     `cael.evaluate`, `cael.compare` and `cael.segments` take it in place of a `LoggedData`, with policies that are
     columns (such as "topk:items+chances") or functions of contexts.
     """
@@ -58,6 +63,7 @@ class ScannedLog:
     notes: tuple[str, ...]
     given_logging: Any = None
     calendar: Calendar | None = None
+    measures: tuple[Measure, ...] = ()
 
     @property
     def n_actions(self) -> int:
@@ -122,8 +128,29 @@ class ScannedLog:
 
     @property
     def key(self) -> LogKey:
-        """What estimates keep of the log."""
-        return key_of(self)
+        """What estimates keep of the log; the same whichever of its metrics is the reward."""
+        return key_of(self.__dict__.get("_whole_log", self))
+
+    @property
+    def reward_name(self) -> str:
+        """The column of the rewards."""
+        return str(self.columns.reward)
+
+    def measured(self, measure: Measure) -> ScannedLog:
+        """The same log, with one of its metrics as the reward; its estimates can be paired with those of the log."""
+        return self.measuring((measure,))
+
+    def measuring(self, measures: tuple[Measure, ...]) -> ScannedLog:
+        """The log with the first of these metrics as the reward, whose passes also sum the others."""
+        known = known_measures(measures, self.reward_name, self.columns.metric or ())
+        if known == (Measure(self.reward_name),):
+            return self
+        predictions = self.predictions if known[0].column == self.reward_name else None  # they are of the reward
+        log = replace(self, measures=known, predictions=predictions)
+        shared = ("_whole_log", "csv_types", "starts", "_first", "logging")
+        settle(log, **{name: self.__dict__[name] for name in shared if name in self.__dict__})
+        log.__dict__.setdefault("_whole_log", self)
+        return log
 
     @cached_property
     def csv_types(self) -> dict[str, Any]:
@@ -142,7 +169,17 @@ class ScannedLog:
             "id": not ids,
         }  # fmt: skip
         roles = replace(self.columns, **{role: None for role, without in unneeded.items() if without})
-        return Door(roles, self.actions, segments, categories, self.calendar)
+        fillings = self.fillings if contexts else None
+        return Door(roles, self.actions, segments, categories, self.calendar, self.measures, fillings)
+
+    @cached_property
+    def fillings(self) -> dict[str, Filling]:
+        """What stands in for missing numbers of contexts, from the first rows."""
+        if not self.columns.contexts:
+            return {}
+        source = self._first[0]
+        numbers = [name for name in self.columns.contexts if not is_text(source.type_of(name))]
+        return fillings_of(source, numbers)
 
     @property
     def has_eligible(self) -> bool:
@@ -192,10 +229,14 @@ class ScannedLog:
 
     @cached_property
     def _head(self) -> Piece:
-        """The first rows of the first file, to see what policies are; messages name their place."""
+        """The first rows of the first file, to see what policies are; messages name their place. Where none of them is
+        sound, those of all files."""
         source, places = self._first
         rows = source.memory.slice(0, int((places < 1 << FILE_BITS).sum()))
-        return piece_of(as_source(rows, source.name, source.origin or ("", 0)), self.door())
+        head = piece_of(as_source(rows, source.name, source.origin or ("", 0)), self.door())
+        if len(head) == 0 and not self.drop_invalid:
+            refuse_rows_of(self)
+        return head if len(head) else self.probe()
 
     def reading(
         self, *, contexts: bool = False, propensities: bool = True, segments: tuple[str, ...] = (),
@@ -219,43 +260,29 @@ class ScannedLog:
     def checked(self, partial: Any) -> tuple[tuple[tuple[str, int], ...], list[str]]:
         """Why rows were left out of a pass, and what to say about it; an error where that was not asked for."""
         read = sum(partial.read.values())
-        name, bad, warnings = self.source.name, read - partial.rows, []
+        warnings: list[str] = []
         if read < 2:
-            raise LogError(f"{name} has {read} rows: expected at least 2.")
-        self._refuse_repeats(partial)
+            raise LogError(f"{self.source.name} has {read} rows: expected at least 2.")
         if partial.crowded:
             warnings.append(
                 "There are more clusters than the memory budget holds: the standard errors come from 997 sums of "
                 "clusters and are themselves off by about 2%."
             )
-        if not partial.flaws:
-            return (), warnings
-        flaws = list(partial.flaws.values())
-        reasons = told_flaws(flaws, [file.path.name for file in self.source.files], self._starts(partial.read))
-        if not self.drop_invalid:
-            raise LogError(
-                f"{name}: {bad:,} of {read:,} rows are invalid: {reasons}. Rows are counted from 0. Correct them, or "
-                "leave them out knowingly with drop_invalid=True (--drop-invalid)."
-            )
-        if bad == read:
-            raise LogError(f"{name}: every one of the {read:,} rows is invalid: {reasons}.")
-        dropped = tuple((f"column {flaw.column!r} {flaw.what}", flaw.count) for flaw in flaws)
-        why = "; ".join(f"{reason} ({rows:,})" for reason, rows in dropped)
-        warnings.append(f"{bad:,} of {read:,} rows were left out because they are invalid: {why}.")
-        return dropped, warnings
+        repeated = bool(getattr(partial, "ids", None) and partial.ids.repeats)
+        if repeated or (partial.flaws and not self.drop_invalid):
+            refuse_rows_of(self)
+        dropped, said = self.report(partial).settled(self.drop_invalid)
+        return dropped, [*warnings, *said]
 
-    def _refuse_repeats(self, partial: Any) -> None:
-        """Decisions that are logged twice: a log in memory refuses them, and so does one in files."""
-        ids = getattr(partial, "ids", None)
-        if ids is None or not ids.repeats:
-            return
-        file, row = ids.first >> FILE_BITS, ids.first & (2**FILE_BITS - 1)
-        where = f"row {self._starts(partial.read)[file] + row} ({self.source.files[file].path.name}: {row})"
-        share = f", in one in {2**ids.share} of all ids" if ids.share else ""
-        raise LogError(
-            f"{self.source.name}: column {self.columns.id!r} repeats the id of an earlier decision in {ids.repeats:,} "
-            f"rows{share}; the first is {where}. Rows are counted from 0. Remove the repeated rows: a log that is "
-            "streamed cannot leave them out."
+    def report(self, sums: Any) -> RowReport:
+        """What is wrong with the rows of a pass that counted all of them."""
+        rows = Numbering(
+            tuple(file.path.name for file in self.source.files),
+            tuple(sums.read.get(at, 0) for at in range(len(self.source.files))),
+        )
+        read = sum(sums.read.values())
+        return RowReport(
+            self.source.name, read, read - sums.rows, tuple(sums.flaws.values()), rows, self.columns.listed()
         )
 
     def most_clusters(self, columns: int) -> int:
@@ -287,8 +314,9 @@ def scan(
         action column is read once to find the actions.
     logging : the logging policy, where all its probabilities are known: in the forms of a target policy, such as
         "dense:mu_*", or a function of contexts. Without it, CAEL fits it to the propensities. "estimate",
-        "estimate:boosting" or a `LoggingModel` estimates it from a sample of the rows, and "none" does without; neither looks at a propensity column. By default that column
-        is used, and without one the logging policy is estimated, with a warning.
+        "estimate:boosting" or a `LoggingModel` estimates it from a sample of the rows, and "none" does without; neither
+        looks at a propensity column. By default that column is used, and without one the logging policy is estimated,
+        with a warning.
     predictions : columns with predictions of the reward, which DM, DR and SNDR then use: "LOGGED+TARGET" names that of
         the logged action and that of the target's actions; a pattern, or a column of lists, those of all actions.
         Without it, they train a ridge regression in a pass of its own.
@@ -326,7 +354,7 @@ def scan(
     )  # fmt: skip
     if log.rows == 0:
         raise LogError(f"{name} has no rows: expected at least 2.")
-    return log
+    return replace(log, notes=(*notes, *(filling.note for filling in log.fillings.values() if filling.note)))
 
 
 def csv_types(table: Source, roles: Columns) -> dict[str, Any]:
@@ -337,7 +365,7 @@ def csv_types(table: Source, roles: Columns) -> dict[str, Any]:
 
     if table.files[0].format != "csv":
         return {}
-    numeric = {str(roles.reward), str(roles.propensity), *(roles.contexts or ())}
+    numeric = {str(roles.reward), str(roles.propensity), *(roles.contexts or ()), *(roles.metric or ())}
     labels = {roles.action, roles.cluster, roles.id, *(roles.segment or ())}
     parts = {name for file in table.files for name, _ in file.parts}
     types: dict[str, Any] = {}

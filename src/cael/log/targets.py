@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -13,21 +12,24 @@ from cael.io.encode import Actions, columns_of
 from cael.io.files import format_of
 from cael.io.long import long_policy
 from cael.io.objects import load_object
+from cael.io.originals import Originals
 from cael.io.policy_columns import Rows, build, guess
 from cael.io.roles import CONVENTIONS
 from cael.io.sources import Source, open_source
-from cael.io.specs import PolicySpec, parse
+from cael.io.specs import PolicySpec, is_spec, parse
 from cael.log.pieces import Piece, numbers_within
-from cael.log.row_checks import refuse_disagreement
+from cael.log.row_checks import refuse_contradictions
 from cael.log.scratch import Scratch
 from cael.policies.aligned import Aligned, aligned, asked_once
+from cael.policies.from_model import FromModel
+from cael.policies.given import policy_on
+from cael.policies.labelled import Names
 from cael.policies.mixture import Mixture
 from cael.policies.policy import (
     LoggedOnly,
     Policy,
     Tabular,
     Uniform,
-    as_policy,
     fixed_on,
     logged_probability,
     probabilities,
@@ -89,7 +91,10 @@ class Target:
         if isinstance(self.policy, EstimatedLogging):
             return self.policy.on_folds(piece.folds(self.policy.folds, self.policy.seed))
         if self.policy is not None:
-            return aligned(self.policy, slice(piece.first, piece.first + len(piece)))
+            policy = self.policy
+            if policy.wanted:
+                policy = policy.reading(Originals(piece.source, piece.rows), piece.first)
+            return aligned(policy, slice(piece.first, piece.first + len(piece)))
         assert self.spec is not None
         assert self.actions is not None
         if self.spec.kind == "probability":
@@ -113,14 +118,23 @@ def target_of(
     given: Any, probe: Piece, actions: Actions, id_column: str | None, logging: Target | None = None
 ) -> Target:
     """The target that a spec, a policy, a (k,) array or a function of contexts means on a scanned log."""
-    if isinstance(given, str | Mapping | PolicySpec):
+    if is_spec(given):
         return _from_spec(given, probe, actions, id_column, logging)
-    policy = as_policy(given)
-    if row_aligned(policy):
-        raise PolicyError(f"{policy!r} is aligned with the rows of a log in memory. {IN_A_COLUMN}")
+    policy = policy_on(given, Names(actions.labels, actions.hidden))
     if policy.n_actions is not None and policy.n_actions != len(actions):
         raise PolicyError(f"{policy!r} has {policy.n_actions} actions, but the log has {len(actions)}.")
-    return Target(repr(policy), None, policy, policy.complete, contexts=not isinstance(policy, Tabular | Uniform))
+    return in_stream(policy, probe)
+
+
+def in_stream(policy: Policy, probe: Piece, label: str = "") -> Target:
+    """The target that a policy is on a scanned log; columns that it wants are read along."""
+    if row_aligned(policy):
+        raise PolicyError(f"{policy!r} is aligned with the rows of a log in memory. {IN_A_COLUMN}")
+    assert probe.source is not None
+    for name in policy.wanted:
+        probe.source.need(name)
+    contexts = not isinstance(policy, Tabular | Uniform) and not (isinstance(policy, FromModel) and policy.wanted)
+    return Target(label or repr(policy), None, policy, policy.complete, policy.wanted, contexts=contexts)
 
 
 def _from_spec(given: Any, probe: Piece, actions: Actions, id_column: str | None, logging: Target | None) -> Target:
@@ -137,10 +151,8 @@ def _from_spec(given: Any, probe: Piece, actions: Actions, id_column: str | None
     if spec.kind == "uniform":
         return Target("uniform", None, Uniform(len(actions)), True)
     if spec.kind == "python":
-        policy = load_object(spec.what, actions)
-        if row_aligned(policy):
-            raise PolicyError(f"policy '{spec}' is aligned with rows; a streamed log needs a function of contexts.")
-        return Target(str(spec), None, policy, policy.complete, contexts=True)
+        policy = load_object(spec).matched(Names(actions.labels, actions.hidden))
+        return in_stream(policy, probe, str(spec))
     if spec.kind == "table" or (spec.kind in ("softmax", "greedy") and format_of(spec.what)):
         ids = {str(id_column).lower(), *CONVENTIONS["id"]} & {name.lower() for name in open_source(spec.what).names}
         if ids:
@@ -180,13 +192,8 @@ def refuse_by_position(policy: Policy, piece: Piece) -> None:
 def with_propensities(piece: Piece, logging: Policy) -> Piece:
     """The piece with the logging policy's probabilities of the logged actions; checked where the log has its own."""
     logged = logged_probability(logging, piece.batch())
-    refuse_disagreement(logged, piece.propensities, _place(piece))
+    refuse_contradictions(logged, piece.propensities)
     return replace(piece, propensities=logged) if piece.propensities is None else piece
-
-
-def _place(piece: Piece) -> str:
-    origin = piece.source.origin if piece.source is not None else None
-    return f"row {origin[1]:,} of {origin[0]}" if origin else "the start"
 
 
 def as_source(

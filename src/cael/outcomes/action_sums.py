@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from typing import final
 
 import numpy as np
 
 from cael.common.types import Floats, Ints
+
+GROUP_CELLS = 1000
+"""So many products of contexts take as long as the sums of one group of rows by itself."""
 
 
 @final
@@ -35,6 +38,7 @@ class Sums:
     def by_action(self) -> bool:
         return len(self.xx) == len(self.counts)
 
+    @cached_property
     def pooled(self) -> Sums:
         """The sums with products over all actions, which an additive model needs."""
         return replace(self, xx=self.xx.sum(axis=0)[None], xr=self.xr.sum(axis=0)[None])
@@ -48,7 +52,7 @@ class Sums:
     def squared_error(self, effect: Floats, slope: Floats) -> float:
         """sum (r - effect[a] - x'slope[a])^2 of the rows in these sums; effect (k,), slope (k, d) or (1, d)."""
         if len(slope) == 1 < len(self.xx):
-            return self.pooled().squared_error(effect, slope)
+            return self.pooled.squared_error(effect, slope)
         # einsum, not @: a threaded BLAS takes a hundred times as long for this where other work keeps the cores busy
         along = np.einsum("ij,ij->i", self.x, np.broadcast_to(slope, self.x.shape))
         cross = float(np.einsum("ij,ij->", self.xr, slope)) + float(self.r @ effect)
@@ -67,42 +71,63 @@ def total(parts: Sequence[Sums], without: Collection[int] = ()) -> Sums:
 
 @final
 class Summing:
-    """Sums that grow by batches of rows, for each of f parts of them; k actions, d contexts."""
+    """Sums that grow by batches of rows, for each of f parts of them; k actions, d contexts. r_shifts: of each of the m
+    rewards, which share the sums of the contexts."""
 
-    def __init__(self, f: int, k: int, x_shift: Floats, r_shift: float, *, by_action: bool) -> None:
-        self.f, self.k, self.by_action, self.x_shift, self.r_shift = f, k, by_action, x_shift, r_shift
-        d, g = len(x_shift), f * k if by_action else f
-        self.counts, self.r, self.x, self.rr = np.zeros(f * k), np.zeros(f * k), np.zeros((f * k, d)), np.zeros(f)
-        self.xx, self.xr = np.zeros((g, d, d)), np.zeros((g, d))
+    def __init__(self, f: int, k: int, x_shift: Floats, r_shifts: Sequence[float], *, by_action: bool) -> None:
+        self.f, self.k, self.by_action, self.x_shift, self.r_shifts = f, k, by_action, x_shift, tuple(r_shifts)
+        d, g, m = len(x_shift), f * k if by_action else f, len(self.r_shifts)
+        self.counts, self.x = np.zeros(f * k), np.zeros((f * k, d))
+        self.r, self.rr = np.zeros((m, f * k)), np.zeros((m, f))
+        self.xx, self.xr = np.zeros((g, d, d)), np.zeros((m, g, d))
 
-    def add(self, part: Ints, actions: Ints, contexts: Floats, rewards: Floats) -> None:
-        x, r = contexts - self.x_shift, rewards - self.r_shift
+    def add(self, part: Ints, actions: Ints, contexts: Floats, rewards: Sequence[Floats]) -> None:
+        """rewards: m arrays (n,)."""
+        x = contexts - self.x_shift
+        r = np.stack([column - shift for column, shift in zip(rewards, self.r_shifts, strict=True)])
         cell, size = part * self.k + actions, self.f * self.k
         self.counts += np.bincount(cell, minlength=size)
-        self.r += np.bincount(cell, weights=r, minlength=size)
-        self.rr += np.bincount(part, weights=r * r, minlength=self.f)
+        for at, column in enumerate(r):
+            self.r[at] += np.bincount(cell, weights=column, minlength=size)
+            self.rr[at] += np.bincount(part, weights=column * column, minlength=self.f)
         for column in range(x.shape[1]):
             self.x[:, column] += np.bincount(cell, weights=x[:, column], minlength=size)
         self._products(cell if self.by_action else part, x, r)
 
     def _products(self, group: Ints, x: Floats, r: Floats) -> None:
-        """x'x and x'r of the rows of each group."""
+        """x'x and x'r of the rows of each group; where these are short, column by column."""
+        if len(x) * x.shape[1] ** 2 < len(self.xx) * GROUP_CELLS:
+            self._by_columns(group, x, r)
+            return
         if len(self.xx) > 1:
             order = np.argsort(group, kind="stable")
-            group, x, r = group[order], x[order], r[order]
+            group, x, r = group[order], x[order], r[:, order]
         starts = np.flatnonzero(np.diff(group, prepend=-1))
         for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(group)], strict=True):
             rows, at = x[start:stop], group[start]
             self.xx[at] += rows.T @ rows
-            self.xr[at] += rows.T @ r[start:stop]
+            for number, column in enumerate(r):
+                self.xr[number, at] += rows.T @ column[start:stop]
 
-    def done(self) -> list[Sums]:
-        k, g = self.k, len(self.xx) // self.f
+    def _by_columns(self, group: Ints, x: Floats, r: Floats) -> None:
+        groups = len(self.xx)
+        for i in range(x.shape[1]):
+            for number, column in enumerate(r):
+                self.xr[number, :, i] += np.bincount(group, weights=x[:, i] * column, minlength=groups)
+            for j in range(i + 1):
+                sums = np.bincount(group, weights=x[:, i] * x[:, j], minlength=groups)
+                self.xx[:, i, j] += sums
+                if i != j:
+                    self.xx[:, j, i] += sums
+
+    def done(self, number: int = 0) -> list[Sums]:
+        """The sums of each part, of one of the rewards."""
+        k, g, r, xr, rr = self.k, len(self.xx) // self.f, self.r[number], self.xr[number], self.rr[number]
         return [
             Sums(
-                self.counts[at * k : (at + 1) * k], self.x[at * k : (at + 1) * k], self.r[at * k : (at + 1) * k],
-                self.xx[at * g : (at + 1) * g], self.xr[at * g : (at + 1) * g], float(self.rr[at]), self.x_shift,
-                self.r_shift,
+                self.counts[at * k : (at + 1) * k], self.x[at * k : (at + 1) * k], r[at * k : (at + 1) * k],
+                self.xx[at * g : (at + 1) * g], xr[at * g : (at + 1) * g], float(rr[at]), self.x_shift,
+                self.r_shifts[number],
             )
             for at in range(self.f)
         ]  # fmt: skip

@@ -106,10 +106,10 @@ class Ridge(OutcomeModel):
         d = log.contexts.shape[1]
         first = next(log.batches(d + 1))
         by_action = self.sums_by_action(parts, log.n_actions, d)
-        shifts = first.contexts.mean(axis=0), float(first.rewards.mean())
+        shifts = first.contexts.mean(axis=0), (float(first.rewards.mean()),)
         sums = Summing(parts, log.n_actions, *shifts, by_action=by_action)
         for rows, batch in zip(chunks(len(log), d + 1), log.batches(d + 1), strict=True):
-            sums.add(part[rows], batch.actions, batch.contexts, batch.rewards)
+            sums.add(part[rows], batch.actions, batch.contexts, (batch.rewards,))
         return sums.done()
 
 
@@ -192,7 +192,7 @@ class Choice:
 
     @cached_property
     def additive_judge(self) -> Judge:
-        return Judge(self.inputs.phi, tuple(part.pooled() for part in self.parts))
+        return Judge(self.inputs.phi, tuple(part.pooled for part in self.parts))
 
     @cached_property
     def judge(self) -> Judge:

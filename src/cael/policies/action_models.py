@@ -16,13 +16,13 @@ from cael.policies.label_fit import Basis, basis_of
 from cael.policies.policy import Uniform
 
 MOST_BOOSTED, FEWEST_BOOSTED = 30, 400
-"""Boosting grows a tree for each action and round: it is tried with at most so many actions, and at least so many rows."""
+"""Boosting grows a tree for each action and round: it is tried with at most so many actions, from so many rows on."""
 FEWEST_OF_ACTION = 20
 """An action with fewer rows is no class of the boosting."""
 BOOSTED_CELLS, CELLS = 4 * 10**5, 2 * 10**7
 """Each model is trained on at most so many rows times actions."""
 MOST_INPUTS = 80
-"""Products of contexts are tried where there are at most so many inputs with them."""
+"""Products of contexts are tried where there are at most so many inputs with them, and a row for each coefficient."""
 
 
 class ActionModel(Protocol):
@@ -109,7 +109,7 @@ class LogisticActions(ActionFamily):
 @final
 @dataclass(frozen=True)
 class ClassifierLogs:
-    """Logs of what a classifier predicts, at its classes, plus a shift (k,). seen: (c,) actions that are its classes."""
+    """Logs of what a classifier predicts, at its classes, plus a shift (k,). seen: (c,) actions, its classes."""
 
     model: Any
     seen: Ints
@@ -138,8 +138,8 @@ LEAST = 1e-6
 @final
 @dataclass(frozen=True)
 class ClassifierActions(ActionFamily):
-    """Any classifier of scikit-learn's kind: a copy is fitted to (contexts, actions), and predict_proba is used. It does
-    not see which actions were eligible, so that its probabilities count over those that the actions have anyway.
+    """Any classifier of scikit-learn's kind: a copy is fitted to (contexts, actions), and predict_proba is used. It
+    does not see which actions were eligible, so that its probabilities count over those that the actions have anyway.
     fewest: rows that an action must have to be one of its classes; the others keep their frequencies."""
 
     cells: ClassVar[int] = BOOSTED_CELLS
@@ -226,7 +226,8 @@ def families(model: Any, log: LoggedData, C: float, seed: int) -> tuple[ActionFa
 def _of(log: LoggedData, C: float, seed: int) -> tuple[ActionFamily, ...]:
     d = log.contexts.shape[1]
     tried: list[ActionFamily] = [LogisticActions(C)]
-    if d > 0 and 1 + d + d * (d + 1) // 2 <= MOST_INPUTS:
+    inputs = 1 + d + d * (d + 1) // 2
+    if d > 0 and inputs <= MOST_INPUTS and inputs * log.n_actions <= len(log):
         tried.append(LogisticActions(C, products=True))
     if d > 0 and log.n_actions <= MOST_BOOSTED and len(log) >= FEWEST_BOOSTED:
         tried.append(boosting(seed))

@@ -9,7 +9,9 @@ import numpy as np
 
 from cael.common.types import Floats, settle
 from cael.errors import PolicyError, refuse_rows
-from cael.policies.policy import Policy, as_policy, probabilities
+from cael.policies.given import as_policy
+from cael.policies.labelled import Inputs, Names
+from cael.policies.policy import Policy, probabilities
 
 if TYPE_CHECKING:
     from cael.log.logged import Batch
@@ -37,7 +39,20 @@ class AmongEligible(Policy):
         policy = as_policy(self.policy)
         if not policy.complete:
             raise PolicyError(f"{policy!r} knows only logged actions, and cannot be scaled up to the eligible ones.")
-        settle(self, policy=policy, n_actions=policy.n_actions, fixed=policy.fixed)
+        settle(
+            self,
+            policy=policy,
+            n_actions=policy.n_actions,
+            fixed=policy.fixed,
+            wanted=policy.wanted,
+            learned=policy.learned,
+        )
+
+    def matched(self, names: Names) -> Policy:
+        return AmongEligible(self.policy.matched(names))
+
+    def reading(self, inputs: Inputs, offset: int) -> Policy:
+        return AmongEligible(self.policy.reading(inputs, offset))
 
     def probabilities(self, batch: Batch) -> Floats:
         p = probabilities(self.policy, replace(batch, eligible=None))

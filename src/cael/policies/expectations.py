@@ -41,12 +41,10 @@ def second_moments(logging: Policy, policy: Policy, batch: Batch) -> Floats:
     """sum_a pi^2 / mu (b,); from lists alone where both policies have one, or the target has one without a rest."""
     target, logged = support(policy, batch), support(logging, batch)
     if target is not None and not target.rest.any():
-        return _squares(target.probabilities, probability_of(logging, batch, target.actions)).sum(axis=1)
+        return _square_sums(target.probabilities, probability_of(logging, batch, target.actions))
     if target is not None and logged is not None:
         return _listed_second_moments(logging, target, logged, batch)
-    return batch.in_parts(
-        lambda part, _: _squares(probabilities(policy, part), probabilities(logging, part)).sum(axis=1)
-    )
+    return batch.in_parts(lambda part, _: _square_sums(probabilities(policy, part), probabilities(logging, part)))
 
 
 def _listed_second_moments(logging: Policy, target: Support, logged: Support, batch: Batch) -> Floats:
@@ -59,6 +57,15 @@ def _listed_second_moments(logging: Policy, target: Support, logged: Support, ba
     listed = _squares(pi, probability_of(logging, batch, both)).sum(axis=1)
     others = target.others(batch.n_actions) + (target.actions >= 0).sum(axis=1) - (both >= 0).sum(axis=1)
     return listed + others * _squares(target.rest, logged.rest)
+
+
+def _square_sums(pi: Floats, mu: Floats) -> Floats:
+    """The sum of `_squares` over the last axis; where every mu is positive, with one array of their size."""
+    if mu.size == 0 or mu.min() <= 0:
+        sums: Floats = _squares(pi, mu).sum(axis=1)
+    else:
+        sums = np.einsum("ij,ij->i", pi, pi / mu)
+    return sums
 
 
 def _squares(pi: Floats, mu: Floats) -> Floats:

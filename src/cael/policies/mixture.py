@@ -12,9 +12,10 @@ from cael.common.types import Floats, Ints, settle
 from cael.errors import PolicyError
 from cael.policies import draws
 from cael.policies.gate import SUM_ATOL
+from cael.policies.given import as_policy
+from cael.policies.labelled import Inputs, Names
 from cael.policies.policy import (
     Policy,
-    as_policy,
     draw,
     logged_probability,
     probabilities,
@@ -54,6 +55,8 @@ class Mixture(Policy):
         settle(
             self, policies=parts, weights=weights, n_actions=next(iter(counts), None),
             complete=all(part.complete for part in parts), keeps=all(part.keeps for part in parts),
+            wanted=tuple(dict.fromkeys(name for part in parts for name in part.wanted)),
+            learned=any(part.learned for part in parts),
         )  # fmt: skip
         settle(
             self, least=self._mean(lambda part: part.least or 0.0),
@@ -61,6 +64,12 @@ class Mixture(Policy):
         )  # fmt: skip
         if all(part.fixed is not None for part in parts):
             settle(self, fixed=self._mean(lambda part: part.fixed))
+
+    def matched(self, names: Names) -> Policy:
+        return Mixture([part.matched(names) for part in self.policies], self.weights)
+
+    def reading(self, inputs: Inputs, offset: int) -> Policy:
+        return Mixture([part.reading(inputs, offset) for part in self.policies], self.weights)
 
     def _mean(self, ask: Callable[[Policy], Any]) -> Any:
         """The mean of what all policies answer, by their weights."""

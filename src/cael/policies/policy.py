@@ -9,7 +9,7 @@ of some actions (`probability_of`), for its list of actions (`support`), and for
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, final
@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cael.common.types import Array, Floats, Ints, frozen, settle
-from cael.errors import InputError, NeedsError, PolicyError, refuse_rows
+from cael.errors import NeedsError, PolicyError, refuse_rows
 from cael.policies import draws
 from cael.policies import gate as checks
 from cael.policies.gate import need_actions, need_rows
-from cael.policies.labelled import in_order
+from cael.policies.labelled import Inputs, Labels, Names, index_of, labelled, need_order
 from cael.policies.support import Support
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ class Policy(ABC):
     fixed: the probabilities (k,), where they are known to be the same in every context (and every action is eligible:
         see `fixed_on`).
     keeps: True where it plays only what is eligible, on every row; the probabilities of others are checked.
+    wanted: columns of the log's table that it looks at besides the contexts.
+    learned: whether a fitted model is behind it, which may have been trained on the log.
     """
 
     trusted: ClassVar[bool] = False
@@ -53,10 +55,20 @@ class Policy(ABC):
     most: float | None = 1.0
     positive: bool = False
     fixed: Floats | None = None
+    wanted: tuple[str, ...] = ()
+    learned: bool = False
 
     @abstractmethod
     def probabilities(self, batch: Batch) -> Floats:
         """Probabilities of all actions, shape (b, k)."""
+
+    def matched(self, names: Names) -> Policy:
+        """The policy with its actions and rows as a log numbers them, where it knows them by labels."""
+        return self
+
+    def reading(self, inputs: Inputs, offset: int) -> Policy:
+        """The policy on rows of another table with the columns that it wants; the first row has this number."""
+        return self
 
     def logged_probability(self, batch: Batch) -> Floats:
         """Probability of each row's logged action, shape (b,)."""
@@ -160,15 +172,6 @@ def draw(policy: Policy, batch: Batch, u: Floats) -> Ints:
     return drawn if policy.trusted else checks.checked_draws(drawn, u.shape, batch, repr(policy))
 
 
-def as_policy(source: Policy | ArrayLike | Callable[[Floats], ArrayLike]) -> Policy:
-    """A policy from a policy, a (k,) or (n, k) array, a scikit-learn classifier, or a function of contexts."""
-    if isinstance(source, Policy):
-        return source
-    if callable(source) or hasattr(source, "predict_proba"):
-        return FromModel(source)
-    return Tabular(source)
-
-
 def _entries(table: Floats, actions: Ints) -> Floats:
     """(b, m) entries of a table (b, k); 0 where the action is -1."""
     entries = np.take_along_axis(table, np.maximum(actions, 0), axis=1)
@@ -227,7 +230,9 @@ class Uniform(Policy):
 class Tabular(Policy):
     """Probabilities as an array: (k,) for every context alike, or (n, k) aligned with the rows of the log.
 
-    A frame of pandas or polars has a column for each action, matched by its name (0, 1, ... or p_0, p_1, ...).
+    A frame of pandas, polars or Arrow has a column for each action, named by it, and a mapping {action: probability}
+    an entry; actions= names the columns of an array. The log's own labels then say which action each is. Rows of a
+    frame with labels of their own (an index, a column of decision ids) are matched by them.
     `copy=False` keeps the caller's array without copying it (the caller promises not to change it).
 
     >>> Tabular([0.2, 0.8])
@@ -237,9 +242,12 @@ class Tabular(Policy):
     trusted: ClassVar[bool] = True
     table: Array
     n_actions: int
+    labels: Labels | None
 
-    def __init__(self, table: ArrayLike, *, copy: bool = True) -> None:
-        p = in_order(table)
+    def __init__(
+        self, table: ArrayLike | Mapping[Any, Any], *, actions: Sequence[Any] | None = None, copy: bool = True
+    ) -> None:
+        p, labels = labelled(table, actions)
         if p.dtype.kind not in "fiub":
             raise PolicyError(f"Tabular needs probabilities that are numbers; got {p.dtype}.")
         if p.dtype != np.float32:
@@ -249,14 +257,20 @@ class Tabular(Policy):
         if p.ndim not in (1, 2) or p.size == 0:
             raise PolicyError(f"Tabular needs probabilities of shape (k,) or (n, k); got {p.shape}.")
         lowest = checks.checked_in_blocks(np.atleast_2d(p), "Tabular")
-        settle(self, table=frozen(p, copy=copy), n_actions=p.shape[-1], positive=lowest > 0)
-        if p.ndim == 1:
+        settle(self, table=frozen(p, copy=copy), n_actions=p.shape[-1], positive=lowest > 0, labels=labels)
+        if p.ndim == 1 and (labels is None or labels.in_order):
             settle(self, fixed=self.table.astype(np.float64, copy=False), least=lowest, most=float(p.max()))
 
     def __repr__(self) -> str:
         return f"Tabular({self.table.shape})"
 
+    def matched(self, names: Names) -> Policy:
+        if self.labels is None:
+            return self
+        return Tabular(names.arranged(self.table, self.labels, repr(self)), copy=False)
+
     def _check(self, batch: Batch) -> None:
+        need_order(self.labels, "Tabular")
         need_actions("Tabular", self.n_actions, batch)
         if self.fixed is None:
             need_rows("Tabular", len(self.table), batch)
@@ -315,9 +329,11 @@ class LoggedOnly(Policy):
 
     trusted: ClassVar[bool] = True
     complete: ClassVar[bool] = False  # type: ignore[misc]
+    rows: ClassVar[Sequence[Any] | None] = None
     logged: ArrayLike
 
     def __post_init__(self) -> None:
+        settle(self, rows=index_of(self.logged))
         p = np.asarray(self.logged, dtype=np.float64)
         if p.ndim != 1:
             raise PolicyError(f"LoggedOnly needs one probability per row; got shape {p.shape}.")
@@ -334,6 +350,11 @@ class LoggedOnly(Policy):
     def __repr__(self) -> str:
         return f"LoggedOnly({len(np.asarray(self.logged))} rows)"
 
+    def matched(self, names: Names) -> Policy:
+        p, rows = np.asarray(self.logged), self.rows
+        places = None if rows is None else names.places(Labels(None, rows), len(p), repr(self))
+        return self if places is None else LoggedOnly(p[places])
+
     def probabilities(self, batch: Batch) -> Floats:
         raise NeedsError(f"{self!r} knows only the probability of the logged action.")
 
@@ -341,41 +362,3 @@ class LoggedOnly(Policy):
         p = np.asarray(self.logged)
         need_rows("LoggedOnly", len(p), batch)
         return p[batch.rows]
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class FromModel(Policy):
-    """A policy from a scikit-learn classifier of actions, or from any function of contexts (b, d) -> (b, k).
-
-    A classifier's `classes_` must be action numbers; actions it never saw get probability 0.
-
-    >>> FromModel(lambda contexts: np.full((len(contexts), 2), 0.5)).complete
-    True
-    """
-
-    model: Any
-
-    def __post_init__(self) -> None:
-        if not callable(self.model) and not hasattr(self.model, "predict_proba"):
-            raise InputError(
-                f"FromModel needs a function of contexts or an object with predict_proba; got {type(self.model)}."
-            )
-
-    def probabilities(self, batch: Batch) -> Floats:
-        if not hasattr(self.model, "predict_proba"):
-            return np.asarray(self.model(batch.contexts), dtype=np.float64)
-        p = np.asarray(self.model.predict_proba(batch.contexts), dtype=np.float64)
-        classes = np.asarray(self.model.classes_)
-        if classes.dtype.kind not in "iu" or classes.min() < 0 or classes.max() >= batch.n_actions:
-            raise PolicyError(
-                f"FromModel: the classes of the model must be action numbers 0..{batch.n_actions - 1}; got {classes}."
-            )
-        if p.shape != (len(batch), len(classes)):
-            raise PolicyError(
-                f"{self!r}: predict_proba must give one probability for each of the {len(classes)} classes_ of the "
-                f"model, shape {(len(batch), len(classes))}; got {p.shape}."
-            )
-        table = np.zeros((len(batch), batch.n_actions))
-        table[:, classes] = p
-        return table

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
@@ -23,9 +24,11 @@ if TYPE_CHECKING:
 
 FOLDS = 5
 LUCE_STEPS = 50
+FLOORS, STRONGEST = (0.0, 0.05, 0.2, 0.5), 4.0
+"""Floors for which the best strength is looked for, before both are refined; and the largest strength."""
 BINS = 10
 """Probabilities are compared with what happened in so many groups of rows and actions."""
-CALIBRATION_CELLS = 4 * 10**6
+CALIBRATION_CELLS = 10**6
 """The calibration looks at no more rows times actions than this."""
 
 
@@ -53,14 +56,15 @@ class LoggingModel:
 @final
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class EstimatedLogging(Policy):
-    """mu(a|x) proportional to f(a)^(1-s) m(a|x)^s: a model m of the actions, pulled towards their frequencies f.
+    """mu(a|x) = (1-e) p(a|x) + e f(a), p proportional to f(a)^(1-s) m(a|x)^s: a model m of the actions, pulled towards
+    their frequencies f, which are also a floor.
 
     Made by `estimate_logging`. Every row is predicted by a model that did not see it. family: which model it is.
-    strength: s, fitted by maximum likelihood on those predictions, which calibrates them; 0 means that the contexts say
-    nothing about the action. loss: mean of -log mu(a_i|x_i) of the held-out predictions; loss_frequencies: the same for
-    the frequencies alone. miscalibration: what they could still gain, in the same unit, if rows and actions of about
-    the same probability got what happened there. tried: (family, loss + miscalibration) on the first fold.
-    trained_on: rows in the training of each fold. seed: of the folds.
+    strength, floor: s and e, fitted by maximum likelihood on those predictions, which calibrates them; a strength of 0
+    means that the contexts say nothing about the action. loss: mean of -log mu(a_i|x_i) of the held-out predictions;
+    loss_frequencies: the same for the frequencies alone. miscalibration: what they could still gain, in the same unit,
+    if rows and actions of about the same probability got what happened there. tried: (family, loss + miscalibration)
+    on the first fold. trained_on: rows in the training of each fold. seed: of the folds.
     """
 
     trusted: ClassVar[bool] = True
@@ -68,6 +72,7 @@ class EstimatedLogging(Policy):
     n_actions: int
     family: str
     strength: float
+    floor: float
     loss: float
     loss_frequencies: float
     miscalibration: float
@@ -99,7 +104,7 @@ class EstimatedLogging(Policy):
         for number in np.unique(fold):
             rows = np.flatnonzero(fold == number)
             logits[rows] = self._parts[number].logs(batch.contexts[rows])
-        return _pulled(logits, log_f, self.strength, batch)
+        return _floored(_pulled(logits, log_f, self.strength, batch), log_f, self.floor, batch)
 
 
 def estimate_logging(
@@ -112,10 +117,10 @@ def estimate_logging(
     probability 1 by memory.
 
     model: "logistic" (multinomial, on standardised contexts; C is scikit-learn's inverse strength of the penalty),
-    "products" (the same with all products of two contexts, up to 80 inputs), "boosting" (histogram gradient boosting,
-    up to 30 actions and from 400 rows on), a classifier of your own with `fit(contexts, actions)` and `predict_proba`,
-    or "auto": of those three that suit the log, the one that predicts held-out actions best, its held-out loss plus
-    its miscalibration. Above 30 actions "auto" has the first two.
+    "products" (the same with all products of two contexts, up to 80 inputs and a row for each coefficient), "boosting"
+    (histogram gradient boosting, up to 30 actions and from 400 rows on), a classifier of your own with
+    `fit(contexts, actions)` and `predict_proba`, or "auto": of those three that suit the log, the one that predicts
+    held-out actions best, by its held-out loss plus its miscalibration.
 
     >>> import cael
     >>> log, _ = cael.testing.example()
@@ -150,10 +155,9 @@ def estimated(
     parts = (best.model, *(fits.without(best.family, number) for number in range(1, len(held_out))))
     final = _calibrated(log, parts, fold, frequencies)
     return EstimatedLogging(
-        n_actions=log.n_actions, family=best.family.label, strength=final.strength, loss=final.loss,
-        loss_frequencies=final.loss_frequencies, miscalibration=final.miscalibration,
-        trained_on=fits.rows(best.family), seed=how.seed, tried=tuple((one.family.label, one.score) for one in tried), _parts=parts,
-        _fold=frozen(fold), _frequencies=frozen(frequencies),
+        n_actions=log.n_actions, family=best.family.label, **vars(final), trained_on=fits.rows(best.family),
+        seed=how.seed, tried=tuple((one.family.label, one.score) for one in tried), _parts=parts, _fold=frozen(fold),
+        _frequencies=frozen(frequencies),
     )  # fmt: skip
 
 
@@ -223,6 +227,14 @@ def _among_eligible(counts: Array, eligible: Eligible) -> Floats:
     return f
 
 
+def _floored(p: Floats, log_f: Floats, floor: float, batch: Batch) -> Floats:
+    """(1 - floor) p + floor f, with f among the eligible actions."""
+    if floor == 0:
+        return p
+    f = softmax(among(np.broadcast_to(log_f, p.shape).copy(), batch))
+    return (1 - floor) * p + floor * f
+
+
 def _pulled(log_m: Floats, log_f: Floats, strength: float, batch: Batch) -> Floats:
     return softmax(among(log_f + strength * (log_m - log_f), batch))
 
@@ -230,18 +242,17 @@ def _pulled(log_m: Floats, log_f: Floats, strength: float, batch: Batch) -> Floa
 @final
 @dataclass(frozen=True)
 class Calibrated:
-    """The strength of maximal held-out likelihood, with the losses; see `EstimatedLogging`."""
+    """The strength and the floor of maximal held-out likelihood, with the losses; see `EstimatedLogging`."""
 
     strength: float
+    floor: float
     loss: float
     loss_frequencies: float
     miscalibration: float
 
 
 def _calibrated(log: LoggedData, parts: Sequence[ActionModel], fold: Ints, frequencies: Floats) -> Calibrated:
-    """The likelihood is concave in the strength."""
-    from scipy.optimize import minimize_scalar
-
+    """The likelihood is concave in the strength, and in the floor."""
     most = max(2000, CALIBRATION_CELLS // log.n_actions)
     thinned = np.arange(0, len(log), len(log) // most + 1 if len(log) > most else 1)
     log_f = np.log(frequencies)
@@ -253,19 +264,33 @@ def _calibrated(log: LoggedData, parts: Sequence[ActionModel], fold: Ints, frequ
         for rows in (held[part],)
     ]
 
-    def loss(strength: float) -> float:
-        total = 0.0
+    def tables(strength: float, floor: float) -> Iterator[Floats]:
         for batch, logs in blocks:
-            p = _pulled(logs, log_f, strength, batch)
-            total -= float(np.log(np.maximum(p[np.arange(len(p)), batch.actions], 1e-300)).sum())
-        return total / len(thinned)
+            yield _floored(_pulled(logs, log_f, strength, batch), log_f, floor, batch)
 
-    strength, least = 0.0, loss(0.0)
+    def loss(strength: float, floor: float) -> float:
+        logged = (
+            p[np.arange(len(p)), batch.actions] for p, (batch, _) in zip(tables(strength, floor), blocks, strict=True)
+        )
+        return -sum(float(np.log(np.maximum(p, 1e-300)).sum()) for p in logged) / len(thinned)
+
+    strength = floor = 0.0
+    alone = loss(0.0, 0.0)
     if log.contexts.shape[1] > 0:
-        optimum: Any = minimize_scalar(loss, bounds=(0.0, 2.0), method="bounded", options={"xatol": 1e-3})
-        strength, least = float(optimum.x), float(optimum.fun)
-    tables = [(_pulled(logs, log_f, strength, batch), batch.actions) for batch, logs in blocks]
-    return Calibrated(strength, least, loss(0.0), miscalibration(tables))
+        strengths = {floor: _least(partial(loss, floor=floor), STRONGEST) for floor in FLOORS}
+        first = min(FLOORS, key=lambda floor: loss(strengths[floor], floor))
+        floor = _least(partial(loss, strengths[first]), 1.0)
+        strength = _least(partial(loss, floor=floor), STRONGEST)
+    pairs = [(p, batch.actions) for p, (batch, _) in zip(tables(strength, floor), blocks, strict=True)]
+    return Calibrated(strength, floor, loss(strength, floor), alone, miscalibration(pairs))
+
+
+def _least(loss: Callable[[float], float], high: float) -> float:
+    """Where a convex function of 0 to high is least; 0 where nothing else is better."""
+    from scipy.optimize import minimize_scalar
+
+    optimum: Any = minimize_scalar(loss, bounds=(0.0, high), method="bounded", options={"xatol": 1e-3 * high})
+    return float(optimum.x) if optimum.fun < loss(0.0) else 0.0
 
 
 def miscalibration(tables: Sequence[tuple[Floats, Ints]]) -> float:
@@ -297,7 +322,7 @@ def warning(policy: EstimatedLogging, d: int) -> str:
         f"from the {d} context numbers" if d else "from the frequencies of the actions alone (there are no contexts)"
     )
     return (
-        f"There are no logged propensities: they were estimated {source}. Every weight rests on the assumption that "
-        "the logging policy looked at nothing else; intervals do not include the error of this estimate. Log the "
-        "propensities if you can."
+        f"There are no logged propensities: they were estimated {source} ({policy.family}). Every weight rests on the "
+        "assumption that the logging policy looked at nothing else; intervals do not include the error of this "
+        "estimate. Log the propensities if you can."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, final
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from cael.common.types import Floats, Ints, frozen, settle
 from cael.errors import PolicyError
 from cael.policies.gate import need_actions, need_rows
-from cael.policies.labelled import in_order
+from cael.policies.labelled import Labels, Names, labelled, need_order
 from cael.policies.policy import Policy
 from cael.policies.support import Support
 
@@ -40,14 +40,22 @@ def settle_scores(policy: Policy, scores: Scores, name: str) -> None:
     """Check the scores of a policy while it is made, and freeze them."""
     if callable(scores):
         return
-    s = np.asarray(in_order(scores), dtype=np.float64)
+    s, labels = labelled(scores)
+    s = np.asarray(s, dtype=np.float64)
     if s.ndim not in (1, 2) or s.size == 0:
         raise PolicyError(f"{name} scores must have shape (k,) or (n, k), or be a function; got {s.shape}.")
     if not np.isfinite(s).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(s))[0])
         what = f"action {where[0]}" if s.ndim == 1 else f"row {where[0]}, action {where[1]}"
         raise PolicyError(f"{name} scores must be finite; {what} has {s[where]}.")
-    settle(policy, scores=frozen(s), n_actions=s.shape[-1])
+    settle(policy, scores=frozen(s), n_actions=s.shape[-1], labels=labels)
+
+
+def scores_matched(policy: Softmax | EpsilonGreedy, names: Names) -> Policy:
+    """The policy with its scores as a log numbers actions and rows."""
+    if policy.labels is None:
+        return policy
+    return replace(policy, scores=names.arranged(policy.scores, policy.labels, repr(policy)))
 
 
 def _scores_of(scores: Any, batch: Batch, name: str) -> Floats:
@@ -82,6 +90,7 @@ class Softmax(Policy):
 
     trusted: ClassVar[bool] = True
     keeps: ClassVar[bool] = True
+    labels: ClassVar[Labels | None] = None
     scores: Any
     temperature: float = 1.0
 
@@ -89,13 +98,17 @@ class Softmax(Policy):
         if not (np.isfinite(self.temperature) and self.temperature > 0):
             raise PolicyError(f"temperature must be a positive number; got {self.temperature!r}.")
         settle_scores(self, self.scores, "Softmax")
-        if not callable(self.scores) and self.scores.ndim == 1:
+        if not callable(self.scores) and self.scores.ndim == 1 and (self.labels is None or self.labels.in_order):
             settle(self, fixed=softmax(self.scores / self.temperature))
 
     def __repr__(self) -> str:
         return f"Softmax({_shown(self.scores)}, temperature={self.temperature:g})"
 
+    def matched(self, names: Names) -> Policy:
+        return scores_matched(self, names)
+
     def probabilities(self, batch: Batch) -> Floats:
+        need_order(self.labels, "Softmax")
         return softmax(among(_scores_of(self.scores, batch, "Softmax") / self.temperature, batch))
 
 
@@ -112,6 +125,7 @@ class EpsilonGreedy(Policy):
 
     trusted: ClassVar[bool] = True
     keeps: ClassVar[bool] = True
+    labels: ClassVar[Labels | None] = None
     scores: Any
     epsilon: float = 0.0
 
@@ -124,8 +138,12 @@ class EpsilonGreedy(Policy):
     def __repr__(self) -> str:
         return f"EpsilonGreedy({_shown(self.scores)}, epsilon={self.epsilon:g})"
 
+    def matched(self, names: Names) -> Policy:
+        return scores_matched(self, names)
+
     def greedy(self, batch: Batch) -> Ints:
         """The best-scored action of each row, shape (b,)."""
+        need_order(self.labels, "EpsilonGreedy")
         if not callable(self.scores) and self.scores.ndim == 1 and batch.eligible is None:
             need_actions("EpsilonGreedy", len(self.scores), batch)
             return np.full(len(batch), self.scores.argmax())

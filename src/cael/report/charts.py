@@ -18,6 +18,7 @@ from cael.common.visible import visible
 from cael.inference.overlap import Overlap
 from cael.results.comparison import Comparison
 from cael.results.evaluation import Evaluation
+from cael.results.lifts import LOGGING
 from cael.results.pictures import axis
 from cael.results.segmentation import Segment, Segments
 
@@ -96,34 +97,40 @@ def tidy(svg: str, name: str) -> str:
     return svg.replace("<svg", f'<svg data-name="{name}" aria-hidden="true" focusable="false"', 1)
 
 
+def old(baseline: str) -> str:
+    """What lifts are over, as a report has it."""
+    return "the old policy" if baseline == LOGGING else _clip(baseline)
+
+
 def intervals(evaluation: Evaluation) -> Picture:
-    """All estimators with their intervals, and the logging policy's value as a line."""
+    """All estimators with their intervals, and the baseline's value as a line."""
     sheet = evaluation.sheet()
     shown = list(zip(*map(sheet.column, ("estimator", "value", "interval")), sheet.styles, strict=True))
-    base, inside = next((value, interval) for name, value, interval, _ in shown if name == "LoggedMean")
+    base, inside = evaluation.baseline.value, evaluation.baseline.interval(evaluation.level)
     lines = [
         Line(
             _clip(name, 34), value, interval.low, interval.high,
             GREY if "doubtful" in style else MAIN if "headline" in style else SECOND, bold="headline" in style,
         )
         for name, value, interval, style in shown
-        if name != "LoggedMean"
+        if name != evaluation.baseline.estimator or evaluation.baseline_name != LOGGING
     ]  # fmt: skip
     caption = (
-        f"Values of {len(lines)} estimators with {evaluation.level:.0%} intervals; the line is the old policy's value. "
+        f"Values of {len(lines)} estimators with {evaluation.level:.0%} intervals; the line is the value of "
+        f"{old(evaluation.baseline_name)}. "
         "What cannot be relied on is grey."
     )
     return _forest("intervals", caption, lines, "value per row", (inside.low, inside.high), base)
 
 
 def lifts(comparison: Comparison) -> Picture:
-    """The lifts of several policies with joint intervals; green above 0, red below, grey where the verdict refuses."""
+    """The lifts of several policies with joint intervals: green better, red worse, grey where the verdict refuses."""
     lines = [
         Line(_clip(row.name), row.lift.value, row.interval.low, row.interval.high,
              GREY if row.verdict.level == "refuse" else SIDES[row.direction])
         for row in comparison.rows[:MOST_BARS]
     ]  # fmt: skip
-    caption = f"Lifts of {len(lines)} policies over the old policy, with simultaneous intervals."
+    caption = f"Lifts of {len(lines)} policies over {old(comparison.baseline_name)}, with simultaneous intervals."
     return _forest("lifts", caption, lines, LIFT, (0.0, 0.0), 0)
 
 

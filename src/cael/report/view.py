@@ -14,10 +14,13 @@ from cael.inference.intervals import Interval
 from cael.inference.overlap import Overlap
 from cael.judging.audits import Audit
 from cael.judging.verdict import MEANING, Check, by_gravity
+from cael.report.charts import old
 from cael.results.calibration import Calibration
 from cael.results.comparison import Comparison
 from cael.results.evaluation import Evaluation
+from cael.results.lifts import LOGGING
 from cael.results.planning import Plan
+from cael.results.scorecard import Scorecard
 from cael.results.segmentation import Segments
 from cael.results.sheet import Column, Sheet, level_text, number, signed, text_of
 
@@ -127,6 +130,7 @@ def view(
         "checks": _checks(checks),
         "estimates": None if evaluation is None else grid(evaluation.sheet()),
         "notes": [] if evaluation is None else [short(doubt) for doubt in evaluation.doubts()],
+        "card": None if result.scorecard is None else _card(result.scorecard),
         "policies": None if comparison is None else grid(comparison.sheet()),
         "weights": [] if overlap is None else _weights(overlap),
         "actions": None if overlap is None else _actions(overlap),
@@ -138,6 +142,13 @@ def view(
         "calibration": None if calibration is None else (calibration.sentence(), grid(calibration.sheet())),
         "settings": _settings(evaluation, result, settings, seed),
     }
+
+
+def _card(card: Scorecard) -> tuple[str, list[str], Grid, list[str]]:
+    """(title, decisions and their rule, table, notes) of several metrics."""
+    sheet = card.sheet()
+    sentences = [short(note.sentence) for note in sheet.summary[:MOST_SENTENCES]]
+    return sheet.title, sentences, grid(sheet), [short(note.sentence) for note in sheet.notes[:MOST_SENTENCES]]
 
 
 def _with(level: str, checks: Sequence[Check]) -> str:
@@ -160,7 +171,8 @@ def _headline(evaluation: Evaluation | None, comparison: Comparison | None, trus
         gain, share, direction = evaluation.lift_interval, evaluation.relative_lift, evaluation.direction
         level, adjusted = level_text(evaluation.level), bool(evaluation.controls)
         small = f"{level} interval {_ends('value', evaluation.interval)}; {best.estimator}"
-        label, kind = "Lift over the old policy", f"{level} interval"
+        joint = "" if evaluation.scorecard is None else "simultaneous "
+        label, kind = f"Lift over {old(evaluation.baseline_name)}", f"{joint}{level} interval"
     else:
         assert comparison is not None
         top, base, share = comparison.rows[0], comparison.baseline, comparison.relative_lift
@@ -168,12 +180,15 @@ def _headline(evaluation: Evaluation | None, comparison: Comparison | None, trus
         adjusted = lift.value != best.value - base.value
         label, small = f"Lift of {short(top.name, 40)}", f"{short(top.name, 40)}; {best.estimator}"
         kind = f"simultaneous {level_text(comparison.level)} interval"
+    result: Any = comparison if evaluation is None else evaluation
+    metric = "" if result.metric == "reward" else f": {short(result.metric, 40)}"
     how = "; adjusted by a control variate for the random choice of logged actions" if adjusted else ""
+    source = f"mean logged reward of {base.n:,} rows" if base.estimator == "LoggedMean" else base.estimator
     relative = "" if share is None else f" ({share:+.1%})"
     direction = "not to be relied on" if trust == "refuse" else direction
     return [
-        ("Value of the new policy", number(best.value), small),
-        ("Value of the old policy", number(base.value), f"mean logged reward of {base.n:,} rows"),
+        (f"Value of the new policy{metric}", number(best.value), small),
+        (f"Value of {old(result.baseline_name)}{metric}", number(base.value), source),
         (label, signed(lift.value) + relative, f"{kind} {_ends('lift', gain)}: {direction}{how}"),
     ]
 
@@ -235,6 +250,10 @@ def _settings(
     evaluation: Evaluation | None, result: Evaluation | Comparison, settings: Mapping[str, object], seed: int | None
 ) -> list[tuple[str, str]]:
     rows: dict[str, object] = {"level": level_text(result.level)}
+    if result.metric != "reward":
+        rows |= {"metric": f"{result.metric} ({'more' if result.sign > 0 else 'less'} is better)"}
+    if result.baseline_name != LOGGING:
+        rows |= {"baseline": result.baseline_name}
     if evaluation is not None:
         first = {"log": evaluation.log, "policy": evaluation.policy, "headline estimator": evaluation.headline}
         rows = {**first, **rows, "data hash (SHA-256)": evaluation.fingerprint}

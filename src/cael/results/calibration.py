@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias, final
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from cael.common.types import Floats
 from cael.engine.asking import ask, lacking
@@ -23,8 +22,10 @@ from cael.log.held import Held
 from cael.log.logged import Batch, LoggedData
 from cael.log.scanned import ScannedLog
 from cael.outcomes.ridge import Ridge
+from cael.policies.given import PolicyLike
 from cael.policies.policy import Policy, probabilities
-from cael.results.evaluate import only_estimators, panel, refuse_constant_rewards
+from cael.results.evaluate import only_estimators, panel
+from cael.results.question import refuse_constant_rewards
 from cael.results.sheet import Column, Note, Sheet, Shown, named
 
 Reward: TypeAlias = Callable[[Batch], Floats]
@@ -136,7 +137,7 @@ class Calibration(Shown):
 
 def calibrate(
     log: LoggedData | ScannedLog,
-    policy: Policy | ArrayLike | str,
+    policy: PolicyLike,
     estimators: Sequence[Estimator] | None = None,
     *,
     repeats: int = 30,

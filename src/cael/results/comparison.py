@@ -1,4 +1,4 @@
-"""compare: several policies against the logging policy, with simultaneous intervals and a verdict on each."""
+"""compare: several policies against a baseline, with simultaneous intervals and a verdict on each."""
 
 from __future__ import annotations
 
@@ -6,11 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-import numpy as np
-from numpy.typing import ArrayLike
-
-from cael.engine.answer import Answer
-from cael.engine.asking import as_engine_log, ask
+from cael.engine.asking import as_engine_log
 from cael.errors import InputError, PolicyError
 from cael.estimators.doubly_robust import SNDR
 from cael.estimators.estimator import Estimator
@@ -18,48 +14,79 @@ from cael.estimators.weighting import SNIPS, LoggedMean
 from cael.inference import intervals as inference
 from cael.inference.estimate import Estimate, reworded
 from cael.inference.intervals import Interval
-from cael.inference.lift import lift_of, relative_lift
-from cael.judging.judge import judge
+from cael.inference.lift import relative_lift
 from cael.judging.thresholds import DEFAULT, Thresholds
 from cael.judging.verdict import Verdict
 from cael.log.held import EngineLog
 from cael.log.logged import LoggedData
 from cael.log.scanned import ScannedLog
+from cael.policies.given import PolicyLike
 from cael.policies.policy import Policy
-from cael.results.evaluate import controls_for, controls_of, default_estimator, refuse_constant_rewards, warn
-from cael.results.evaluation import direction
+from cael.results.decision import Decision, Finding, decided, rule_of
+from cael.results.evaluate import controls_of, default_estimator, warn
+from cael.results.evaluation import LESS
+from cael.results.lifts import LOGGING, direction, within
+from cael.results.metric import Metric
 from cael.results.plots import plotted
+from cael.results.question import Asked, Question, ask_question, question_of, refuse_constant_rewards
+from cael.results.scorecard import Scorecard, joint_factor
 from cael.results.sheet import Column, Note, Sheet, Shown, by_sentence, level_text, named, text_of
 
 
 @final
 @dataclass(frozen=True)
 class Compared:
-    """One policy of a comparison: its value, its lift over the logging policy with a simultaneous interval, and the
-    verdict on whether its estimate can be trusted."""
+    """One policy of a comparison: its value, its lift over the baseline with a simultaneous interval, and the verdict
+    on whether its estimate can be trusted. sign: 1 where more is better, -1 where less is."""
 
     name: str
     estimate: Estimate
     lift: Estimate
     interval: Interval
     verdict: Verdict
+    sign: int = 1
 
     @property
     def direction(self) -> str:
-        """Whether the interval of the lift lies above 0 ("better"), below ("worse"), or holds it."""
-        return direction(self.interval)
+        """Whether the interval of the lift shows it to be "better" or "worse", or "no difference shown"."""
+        return direction(self.interval, self.sign)
 
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison(Shown):
-    """Several policies against the logging policy, best first, with simultaneous intervals at `level`."""
+    """Several policies against a baseline, best first, with simultaneous intervals at `level`.
+
+    metric: the name of what is earned. baseline_name: of what the lifts are over. scorecard: of several metrics.
+    """
 
     rows: tuple[Compared, ...]
     baseline: Estimate
     level: float
     factor: float
     estimator: str
+    metric: str = "reward"
+    baseline_name: str = LOGGING
+    scorecard: Scorecard | None = None
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """What to do about each policy: ship, test or keep."""
+        if self.scorecard is not None:
+            return tuple(next(d for d in self.scorecard.decisions if d.policy in ("", row.name)) for row in self.rows)
+        rule = rule_of(self.metric, 0, self.baseline_name)
+        return tuple(
+            decided(
+                row.name, Finding(self.metric, row.direction), (),
+                [self.metric] if row.verdict.level == "refuse" else [], None, rule,
+            )
+            for row in self.rows
+        )  # fmt: skip
+
+    @property
+    def sign(self) -> int:
+        """1 where more of the metric is better, -1 where less is."""
+        return self.rows[0].sign
 
     @property
     def verdict(self) -> Verdict:
@@ -68,7 +95,7 @@ class Comparison(Shown):
 
     @property
     def relative_lift(self) -> float | None:
-        """The lift of the first policy as a share of the logging policy's value; None where that is 0."""
+        """The lift of the first policy as a share of the baseline's value; None where that is 0."""
         return relative_lift(self.rows[0].lift, self.baseline)
 
     def __iter__(self) -> Iterator[Compared]:
@@ -88,7 +115,10 @@ class Comparison(Shown):
         """Plain types, ready for JSON."""
         return {
             "estimator": self.estimator,
+            "metric": self.metric,
+            "better": "more" if self.sign > 0 else "less",
             "baseline": self.baseline.to_dict(self.level),
+            "baseline_name": self.baseline_name,
             "level": self.level,
             "simultaneous_factor": self.factor,
             "policies": [
@@ -103,6 +133,8 @@ class Comparison(Shown):
                 }
                 for row in self.rows
             ],
+            "decisions": [decision.to_dict() for decision in self.decisions],
+            **({} if self.scorecard is None else {"scorecard": self.scorecard.to_dict()}),
         }
 
     def sheet(self) -> Sheet:
@@ -117,8 +149,14 @@ class Comparison(Shown):
             for row in self.rows
         )
         notes = tuple(Note(doubt, "warn") for doubt in self.doubts())
-        title = f"by {self.estimator}; logging policy: {' ± '.join(base)}"
+        less = LESS if self.sign < 0 else ""
+        metric = "" if self.metric == "reward" and not less else f"{self.metric}{less} "
+        title = f"{metric}by {self.estimator}; {self.baseline_name.removeprefix('the ')}: {' ± '.join(base)}"
         return Sheet(title, columns, rows, (), notes, tuple(map(_style, self.rows)))
+
+    def sheets(self) -> tuple[Sheet, ...]:
+        """The table of all metrics with the decisions first, where there are several."""
+        return (*(() if self.scorecard is None else (self.scorecard.sheet(),)), self.sheet())
 
     def plot(self, axes: Any = None) -> Any:
         """The simultaneous intervals of all lifts, on Matplotlib's axes, which are returned."""
@@ -135,72 +173,74 @@ def _style(row: Compared) -> str:
 
 def compare(
     log: LoggedData | ScannedLog,
-    policies: Mapping[str, Policy | ArrayLike | str] | Sequence[Policy],
+    policies: Mapping[str, PolicyLike] | Sequence[Policy],
     estimator: Estimator | None = None,
     *,
+    metrics: Sequence[str | Metric] | None = None,
+    baseline: Any = None,
     level: float = 0.95,
     seed: int = 0,
     thresholds: Thresholds | None = None,
     learn: bool | None = None,
     budget: float | None = None,
 ) -> Comparison:
-    """Which of these policies beats the logging policy, and by how much?
+    """Which of these policies beats the baseline, and by how much?
 
     Each policy's estimate (by `estimator`; if None, by the headline of `evaluate`: Auto, or SNDR with learn=False, or
     what the log allows) is contrasted, row by row, with the mean logged reward, which is the value of the logging
-    policy; where that is known in full, the lift is adjusted by a control variate for the random choice of logged
-    actions. A max-t multiplier bootstrap makes the intervals simultaneous; they allow for a bias where the estimator
-    does. log: in memory, or scanned (`cael.scan`); policies may be texts such as "topk:items+chances" where the
-    log was read from a table. budget: so many seconds of training at most.
+    policy, or with the same estimate of another policy (baseline, alone or as (name, policy)); where the logging policy
+    is known in full, the lift is adjusted by a control variate for the random choice of logged actions. A max-t
+    multiplier bootstrap makes the intervals simultaneous; they allow for a bias where the estimator does. metrics: as
+    of `evaluate`; intervals are simultaneous over metrics and policies. log: in memory, or scanned (`cael.scan`);
+    policies may be texts such as "topk:items+chances" where the log was read from a table. budget: so many seconds of
+    training at most.
     """
     inference.check_level(level)
-    answer, chosen = ask_to_compare(as_engine_log(log), policies, estimator, learn, budget)
-    warn(answer)
-    return comparison_of(answer, chosen, level, seed, thresholds)
+    question = question_of(metrics, baseline)
+    asked, chosen = ask_to_compare(as_engine_log(log), policies, estimator, learn, budget, question)
+    warn(asked.answer)
+    return comparison_of(asked, chosen, level, seed, thresholds)
 
 
 def ask_to_compare(
-    log: EngineLog, policies: Any, estimator: Estimator | None, learn: bool | None, budget: float | None = None
-) -> tuple[Answer, Estimator]:
+    log: EngineLog, policies: Any, estimator: Estimator | None, learn: bool | None, budget: float | None = None,
+    question: Question | None = None,
+) -> tuple[Asked, Estimator]:  # fmt: skip
     """The answer for all policies; SNIPS, cheap once the weights are there, is a second opinion."""
     named = named_policies(policies)
     if not named:
         raise InputError("compare needs at least one policy.")
-    refuse_constant_rewards(log)
     chosen = estimator
     if chosen is None:
+        refuse_constant_rewards(log)
         chosen = default_estimator(log, [log.target(policy) for policy in named.values()], learn, budget)
     panel = {e.name: e for e in (LoggedMean(), chosen, *((SNIPS(),) if log.has_propensities else ()))}
     controls, required = controls_of((chosen, SNDR())), (LoggedMean().name, chosen.name)
-    answer = ask(log, named, list(panel.values()), asked=required, controls=controls)
-    answer.refuse_constant()
-    return answer, chosen
+    both = tuple(panel.values()), tuple(panel.values())
+    return ask_question(log, named, question or Question(), both, controls, required), chosen
 
 
 def comparison_of(
-    answer: Answer, chosen: Estimator, level: float, seed: int, thresholds: Thresholds | None
+    asked: Asked, chosen: Estimator, level: float, seed: int, thresholds: Thresholds | None
 ) -> Comparison:
-    """Each target against the logged mean, with simultaneous intervals."""
-    baseline = answer.of("LoggedMean", 0)
-    limits = thresholds or DEFAULT
-    rows = []
-    for t, name in enumerate(answer.names):
-        estimates = {e.estimator: reworded(e, limits) for e in answer.estimates(t, {chosen.name})[0]}
-        best = estimates[chosen.name]
-        lift = lift_of(best, baseline, controls_for(answer, chosen.name, t))
-        rows.append((name, best, lift, judge(answer, t, list(estimates.values()), chosen.name, level, limits)))
-    hidden = np.array([inference.hidden_share(lift.stderr, lift.error) for _, _, lift, _ in rows])
-    groups = np.stack([lift.groups for _, _, lift, _ in rows], axis=1)
-    factor = inference.max_t(groups, level, hidden=hidden, seed=seed)
-    compared = [Compared(name, best, lift, within(lift, factor, level), verdict) for name, best, lift, verdict in rows]
-    ordered = tuple(sorted(compared, key=lambda row: -row.estimate.value))
-    return Comparison(ordered, baseline, level, factor, chosen.name)
-
-
-def within(lift: Estimate, factor: float, level: float) -> Interval:
-    """The joint interval: the one that decisions rest on, at the factor that makes it joint."""
-    below, above = lift.reach(factor)
-    return Interval(lift.value - below, lift.value + above, level, "simultaneous")
+    """Each target against the baseline, with simultaneous intervals."""
+    limits, metric = thresholds or DEFAULT, asked.primary
+    scorecard = asked.scorecard(chosen.name, level, limits, seed)
+    lifts = [asked.lifted(metric, t, chosen.name) for t in range(len(asked.names))]
+    best = [next(e for e in asked.estimates(t)[0] if e.estimator == chosen.name) for t in range(len(asked.names))]
+    factor = joint_factor([each.lift for each in lifts], level, seed) if scorecard is None else scorecard.factor
+    compared = [
+        Compared(
+            name, reworded(best[t], limits), lifts[t].lift, within(lifts[t].lift, factor, level),
+            asked.verdict(metric, t, chosen.name, level, limits), asked.sign,
+        )
+        for t, name in enumerate(asked.names)
+    ]  # fmt: skip
+    ordered = tuple(sorted(compared, key=lambda row: -row.sign * row.estimate.value))
+    baseline = lifts[0].baseline
+    return Comparison(
+        ordered, baseline, level, factor, chosen.name, asked.metric, asked.question.name, scorecard
+    )  # fmt: skip
 
 
 def named_policies(policies: Any) -> dict[str, Any]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import warnings as python_warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-
-from numpy.typing import ArrayLike
 
 from cael.common.lazy import exported
 from cael.common.visible import visible
@@ -14,18 +12,16 @@ from cael.embedding.auto import Auto
 from cael.embedding.exact.flagship import CAEL
 from cael.embedding.settings import Growth
 from cael.engine.answer import Answer
-from cael.engine.asking import as_engine_log, ask
-from cael.engine.columns import Control, Outcome
-from cael.engine.moments import Combination
-from cael.errors import InputError, LogError, NeedsError, choose
+from cael.engine.asking import as_engine_log
+from cael.engine.columns import Outcome
+from cael.errors import InputError, NeedsError, choose
 from cael.estimators.direct import DM
 from cael.estimators.doubly_robust import SNDR
 from cael.estimators.estimator import Estimator
-from cael.estimators.weighting import SNIPS
+from cael.estimators.weighting import SNIPS, LoggedMean
 from cael.inference import intervals as inference
 from cael.inference.estimate import reworded
 from cael.judging.checks import choose_headline
-from cael.judging.judge import judge
 from cael.judging.overlap_facts import overlap_of
 from cael.judging.sensitivity import sensitivity_of
 from cael.judging.thresholds import DEFAULT, Thresholds
@@ -33,8 +29,11 @@ from cael.log.held import EngineLog
 from cael.log.logged import LoggedData
 from cael.log.scanned import ScannedLog
 from cael.log.targets import Target
-from cael.policies.policy import Policy
+from cael.policies.given import PolicyLike
 from cael.results.evaluation import Evaluation
+from cael.results.lifts import outcome_of
+from cael.results.metric import Metric
+from cael.results.question import Asked, Question, ask_question, question_of
 
 
 def panel(which: str = "default") -> tuple[Estimator, ...]:
@@ -92,20 +91,28 @@ def controls_of(estimators: Iterable[Estimator]) -> list[Outcome]:
 
 def evaluate(
     log: LoggedData | ScannedLog,
-    policy: Policy | ArrayLike | str,
+    policy: PolicyLike,
     estimators: Sequence[Estimator] | Estimator | None = None,
     *,
+    metrics: Sequence[str | Metric] | None = None,
+    baseline: Any = None,
     level: float = 0.95,
     headline: str | Estimator | None = None,
     thresholds: Thresholds | None = None,
     learn: bool | None = None,
     budget: float | None = None,
+    seed: int = 0,
 ) -> Evaluation:
     """What the policy would have earned per row of the log, by several estimators side by side.
 
     Auto comes first, then LoggedMean, IPS, SNIPS, DM, DR and SNDR; `estimators` are added to them (one of the same
     name takes the place of the default). Those of the default panel that the log or the policy does not allow are
     listed as skipped, with the reason; an estimator that was asked for and cannot be computed is an error.
+
+    metrics: what to evaluate by, as texts such as "clicked", "spend/clicked" or "latency:min:+2%", or `cael.Metric`;
+    the first is the primary one, and the panel is about it. With several there is a `scorecard`, whose intervals are
+    simultaneous (max-t bootstrap with `seed`), and a decision: ship, test or keep. baseline: the policy that the lift
+    is over, alone or as (name, policy); None: the logging policy.
 
     learn: False leaves Auto out, which trains networks (CAEL) where that can shorten the interval: seconds to a minute,
     and about four minutes for a million rows. budget: so many seconds of training at most.
@@ -117,9 +124,10 @@ def evaluate(
     from a table. Estimators that need all rows at once are skipped on a scanned log, with the reason.
     """
     inference.check_level(level)
-    answer, asked = asked_about(as_engine_log(log), {"": policy}, estimators, learn, budget)
-    warn(answer)
-    return evaluation_of(answer, asked, level, headline, thresholds)
+    question = question_of(metrics, baseline)
+    asked = asked_about(as_engine_log(log), {"": policy}, estimators, learn, budget, question=question)
+    warn(asked.answer)
+    return evaluation_of(asked, level, headline, thresholds, seed)
 
 
 def asked_about(
@@ -128,69 +136,47 @@ def asked_about(
     estimators: Sequence[Estimator] | Estimator | None,
     learn: bool | None,
     budget: float | None = None,
+    *,
+    question: Question | None = None,
     **cuts: Any,
-) -> tuple[Answer, Collection[str]]:
-    """The answer to the default panel with what was asked for in it; and the names of that. cuts: segments, windows."""
+) -> Asked:
+    """The answer to the default panel with what was asked for in it. cuts: segments, windows."""
     panel_by_name, asked = panel_with(estimators, learn, budget)
-    refuse_constant_rewards(log)
-    controls = controls_of((SNDR(), *panel_by_name.values()))
-    answer = ask(log, policies, list(panel_by_name.values()), asked=asked, controls=controls, **cuts)
-    answer.refuse_constant()
-    return answer, asked
+    every = tuple(panel_by_name.values())
+    usual = default_estimator(log, [log.target(policy) for policy in policies.values()], learn, budget)
+    others = {each.name: each for each in (LoggedMean(), usual, SNIPS(), *asked.values())}
+    controls = controls_of((SNDR(), *every))
+    panels = every, tuple(others.values())
+    return ask_question(log, policies, question or Question(), panels, controls, asked, **cuts)
 
 
 def evaluation_of(
-    answer: Answer,
-    asked: Collection[str],
+    asked: Asked,
     level: float,
     headline: str | Estimator | None,
     thresholds: Thresholds | None,
+    seed: int = 0,
 ) -> Evaluation:
-    """The evaluation of the first target of an answer. asked: names of the estimators that were asked for."""
-    limits = thresholds or DEFAULT
-    unworded, skipped = answer.estimates(0, asked)
+    """The evaluation of the first target."""
+    limits, answer = thresholds or DEFAULT, asked.answer
+    unworded, skipped = asked.estimates(0)
     estimates = [reworded(estimate, limits) for estimate in unworded]
     if not any(estimate.estimator != "LoggedMean" for estimate in estimates):
         reasons = " ".join(f"{name}: {why}" for name, why in skipped)
         raise NeedsError(f"nothing can be said about this policy: {reasons}")
     chosen = choose_headline(estimates, headline.name if isinstance(headline, Estimator) else headline)
+    scorecard = asked.scorecard(chosen, level, limits, seed)
+    verdict = asked.verdict(asked.primary, 0, chosen, level, limits) if scorecard is None else scorecard.rows[0].verdict
     return Evaluation(
         tuple(estimates), tuple(skipped), headline=chosen,
-        verdict=judge(answer, 0, estimates, chosen, level, limits), log=answer.log.described(answer.n),
-        policy=answer.targets[0].label, overlap=overlap_of(answer, 0), level=level,
-        controls=controls_for(answer, chosen), sensitivity=sensitivity_of(answer, 0, estimates, chosen, level),
+        verdict=verdict, log=answer.log.described(answer.n),
+        policy=answer.targets[0].label, lifted=asked.lifted(asked.primary, 0, chosen),
+        overlap=overlap_of(answer, 0), level=level, metric=asked.metric, sign=asked.sign,
+        baseline_name=asked.question.name, scorecard=scorecard,
+        sensitivity=sensitivity_of(answer, 0, estimates, chosen, level),
     )  # fmt: skip
-
-
-def outcome_of(estimator: Estimator) -> Outcome:
-    """The outcome model of an estimator, that of SNDR where it has none; a control variate is made of it."""
-    usual = type(estimator).formula is not Estimator.formula
-    outcome = estimator.modelled if usual else None
-    return outcome or outcome_of(SNDR())
-
-
-def controls_for(answer: Answer, name: str, target: int = 0) -> tuple[Combination, ...]:
-    """The control variates for the lift of an estimate: what it learned itself, and its outcome model or that of SNDR;
-    none where the logging policy is not known in full."""
-    columns = answer.part(name, target).columns
-    outcomes = [column.outcome for column in columns if hasattr(column, "outcome")]
-    modelled = [Control(outcome) for outcome in (*outcomes[:1], outcome_of(SNDR()))]
-    known = [control for control in modelled if control in answer.index]
-    return tuple(map(answer.single, [*dict.fromkeys(column for column in columns if column.control), *known[:1]]))
 
 
 def warn(answer: Answer) -> None:
     for message in answer.warnings:
         python_warnings.warn(visible(message), stacklevel=3)
-
-
-def refuse_constant_rewards(log: EngineLog) -> None:
-    """A log in memory in which every reward is the same is refused before anything is trained."""
-    rows = getattr(log, "log", None)
-    if rows is None or not (rows.rewards == rows.rewards[0]).all():
-        return
-    raise LogError(
-        f"every one of the {len(rows)} rewards is {rows.rewards[0]:g}: this log cannot tell one policy from another. "
-        "Check that the reward column is the right one, or collect more rows. (A single estimator can still be run by "
-        "its own estimate(log, policy).)"
-    )

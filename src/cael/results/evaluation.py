@@ -11,14 +11,19 @@ from cael.common.version import __version__
 from cael.engine.moments import Combination
 from cael.inference.estimate import Estimate
 from cael.inference.intervals import Interval
-from cael.inference.lift import lift_dict, lift_of, relative_lift
+from cael.inference.lift import lift_dict, relative_lift
 from cael.inference.overlap import Overlap
 from cael.inference.reach import allowance
 from cael.judging.sensitivity import Sensitivity
 from cael.judging.thresholds import Thresholds
 from cael.judging.verdict import Verdict
+from cael.results.decision import Decision, Finding, decided, rule_of
+from cael.results.lifts import LOGGING, Lifted, direction
 from cael.results.plots import plotted
+from cael.results.scorecard import Scorecard
 from cael.results.sheet import Column, Note, Sheet, Shown, by_sentence, level_text, named, signed, text_of
+
+LESS = " (less is better)"
 
 
 @final
@@ -28,9 +33,10 @@ class Evaluation(Shown):
 
     estimates: in the order of the panel. skipped: (estimator, reason) for those of the panel that this log or policy
     does not allow. log, policy: in words. headline: the name of the estimate that `best`, `lift` and `verdict` are
-    about. overlap: where the weight of the policy lies in the log (None: there are no weights). controls: control
-    variates for the lift (none: the logging policy is not known in full). sensitivity: what an error of the estimated
-    propensities could do (None: they are logged).
+    about. lifted: of the headline, over the baseline of this name. overlap: where the weight of the policy lies in the
+    log (None: there are no weights). metric: the name of what is earned, and sign: 1 where more of it is better, -1
+    where less is. scorecard: of several metrics (None: there is one).
+    sensitivity: what an error of the estimated propensities could do (None: they are logged).
     """
 
     estimates: tuple[Estimate, ...]
@@ -39,9 +45,13 @@ class Evaluation(Shown):
     policy: str
     headline: str
     verdict: Verdict
+    lifted: Lifted
     overlap: Overlap | None = None
     level: float = 0.95
-    controls: tuple[Combination, ...] = ()
+    metric: str = "reward"
+    sign: int = 1
+    baseline_name: str = LOGGING
+    scorecard: Scorecard | None = None
     sensitivity: Sensitivity | None = None
 
     @property
@@ -51,22 +61,36 @@ class Evaluation(Shown):
 
     @property
     def baseline(self) -> Estimate:
-        """The value of the logging policy: the mean logged reward."""
-        return self["LoggedMean"]
+        """The value of the baseline; that of the logging policy is the mean logged reward."""
+        return self.lifted.baseline
+
+    @property
+    def controls(self) -> tuple[Combination, ...]:
+        """Control variates for the lift (none: the logging policy is not known in full)."""
+        return self.lifted.controls
 
     @property
     def lift(self) -> Estimate:
-        """The best estimate minus the mean logged reward, paired row by row; its bias is that of the best estimate.
+        """The best estimate minus the value of the baseline, paired row by row; its bias is at most that of both.
 
         Where the logging policy is known in full, it is adjusted by a control variate for the random choice of logged
         actions, so that the value is not exactly the difference of the two.
         """
-        return lift_of(self.best, self.baseline, self.controls)
+        return self.lifted.lift
 
     @property
     def direction(self) -> str:
-        """Whether the interval of the lift lies above 0 ("better"), below ("worse"), or holds it."""
-        return direction(self.lift_interval)
+        """Whether the interval of the lift shows the policy to be "better" or "worse", or "no difference shown"."""
+        return direction(self.lift_interval, self.sign)
+
+    @property
+    def decision(self) -> Decision:
+        """What to do: ship, test or keep."""
+        if self.scorecard is not None:
+            return self.scorecard.decision
+        refused = [self.metric] if self.verdict.level == "refuse" else []
+        primary = Finding(self.metric, self.direction)
+        return decided("", primary, (), refused, None, rule_of(self.metric, 0, self.baseline_name))
 
     @property
     def interval(self) -> Interval:
@@ -75,12 +99,13 @@ class Evaluation(Shown):
 
     @property
     def lift_interval(self) -> Interval:
-        """The interval of the lift that decisions rest on."""
-        return self.lift.interval(self.level)
+        """The interval of the lift that decisions rest on; simultaneous over all metrics, where there are several."""
+        card = self.scorecard
+        return self.lift.interval(self.level) if card is None else card.rows[0].interval
 
     @property
     def relative_lift(self) -> float | None:
-        """The lift as a share of the logging policy's value; None where that is 0."""
+        """The lift as a share of the baseline's value; None where that is 0."""
         return relative_lift(self.lift, self.baseline)
 
     @property
@@ -107,11 +132,16 @@ class Evaluation(Shown):
             "log": self.log,
             "fingerprint": self.fingerprint,
             "policy": self.policy,
+            "metric": self.metric,
+            "better": "more" if self.sign > 0 else "less",
+            "baseline": {"name": self.baseline_name, "value": self.baseline.value},
             "level": self.level,
             "headline": self.headline,
             "verdict": self.verdict.to_dict(),
             "lift": lift_dict(lift, self.baseline, self.lift_interval, adjusted=bool(self.controls)),
             "direction": self.direction,
+            "decision": self.decision.to_dict(),
+            **({} if self.scorecard is None else {"scorecard": self.scorecard.to_dict()}),
             "sensitivity": None if self.sensitivity is None else self.sensitivity.to_dict(),
             "overlap": None if self.overlap is None else self.overlap.to_dict(),
             "estimates": [estimate.to_dict(self.level) for estimate in self.estimates],
@@ -137,11 +167,21 @@ class Evaluation(Shown):
         summary = (*self.verdict.notes(), Note(self.sentence()))
         notes = tuple(Note(doubt, "warn") for doubt in self.doubts())
         styles = tuple(map(self._style, self.estimates))
-        return Sheet(f"{self.policy} on\n{self.log}", columns, rows, summary, notes, styles)
+        return Sheet(f"{self.titled}{self.policy} on\n{self.log}", columns, rows, summary, notes, styles)
+
+    @property
+    def titled(self) -> str:
+        """The metric for the title, where it has a name of its own."""
+        return "" if self.metric == "reward" and self.sign > 0 else f"{self.metric}{LESS if self.sign < 0 else ''}: "
+
+    def sheets(self) -> tuple[Sheet, ...]:
+        """The table of all metrics with the decision first, where there are several."""
+        return (*(() if self.scorecard is None else (self.scorecard.sheet(),)), self.sheet())
 
     def plot(self, axes: Any = None) -> Any:
-        """The intervals of all estimates and the logging policy's value, on Matplotlib's axes, which are returned."""
-        return plotted(self.sheet(), "interval", "value", (self.baseline.value, "logging policy"), axes)
+        """The intervals of all estimates and the baseline's value, on Matplotlib's axes, which are returned."""
+        line = self.baseline.value, self.baseline_name.removeprefix("the ")
+        return plotted(self.sheet(), "interval", "value", line, axes)
 
     def _style(self, estimate: Estimate) -> str:
         doubtful = self.verdict.level == "refuse" or rests_on_little(estimate, self.verdict.thresholds)
@@ -152,7 +192,7 @@ class Evaluation(Shown):
         """The lift, in words."""
         share = "" if self.relative_lift is None else f" ({self.relative_lift:+.1%})"
         interval = text_of("lift interval", self.lift_interval)
-        return f"lift over the logging policy: {signed(self.lift.value)}{share} {interval}, {self.direction}"
+        return f"lift over {self.baseline_name}: {signed(self.lift.value)}{share} {interval}, {self.direction}"
 
     def doubts(self) -> list[str]:
         """Every warning once, with the estimators that it concerns."""
@@ -167,11 +207,6 @@ class Evaluation(Shown):
             for e in self.estimates
             if (without := e.without_bias(self.level)) is not None
         ]
-
-
-def direction(interval: Interval) -> str:
-    """Whether an interval of a lift lies above 0 ("better"), below ("worse"), or holds it ("no difference shown")."""
-    return "better" if interval.low > 0 else "worse" if interval.high < 0 else "no difference shown"
 
 
 def rests_on_little(estimate: Estimate, limits: Thresholds) -> bool:

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from cael.common.types import Floats, Ints
 from cael.engine.asking import NEEDS
@@ -16,6 +15,7 @@ from cael.engine.nuisances import in_memory
 from cael.errors import LARGEST, InputError, NeedsError, positive_int
 from cael.estimators.problem import Problem
 from cael.inference import intervals as inference
+from cael.inference.lift import rows_to_detect
 from cael.inference.weights import effective_sample_size
 from cael.judging.checks import graded
 from cael.judging.thresholds import DEFAULT, Thresholds
@@ -25,9 +25,11 @@ from cael.log.logged import Batch, LoggedData
 from cael.log.scanned import ScannedLog
 from cael.outcomes.outcome_model import OutcomeModel, train
 from cael.outcomes.ridge import Ridge
+from cael.policies.given import PolicyLike
 from cael.policies.policy import Policy, logged_probability, probabilities
 from cael.policies.propensity import EstimatedLogging
-from cael.results.evaluate import refuse_constant_rewards
+from cael.results.lifts import LOGGING
+from cael.results.question import question_of, refuse_constant_rewards
 from cael.results.sheet import Column, Note, Sheet, Shown, level_text
 
 EXPLORATION = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -57,8 +59,8 @@ class Plan(Shown):
 
     lift: in units of the reward. baseline: the mean logged reward. n: rows of the log. detectable: the smallest lift
     that this log can detect (None: none at all). options: one for each share of exploration, as rows of a new log.
-    enough: the smallest share of exploration with which `rows` new rows are enough (None: none of them). checks:
-    doubts about the plan.
+    enough: the smallest share of exploration with which `rows` new rows are enough (None: none of them).
+    checks: doubts about the plan. baseline_name: of what the lift is over.
     """
 
     policy: str
@@ -72,6 +74,7 @@ class Plan(Shown):
     options: tuple[PlanOption, ...]
     enough: float | None
     checks: tuple[Check, ...]
+    baseline_name: str = LOGGING
 
     @property
     def rows_needed(self) -> int | None:
@@ -90,7 +93,10 @@ class Plan(Shown):
 
     def sentences(self) -> list[str]:
         """The answer in words."""
-        goal = f"a lift of {self.lift:.4g}" + (f" ({self.lift / abs(self.baseline):.2%})" if self.baseline else "")
+        over = "" if self.baseline_name == LOGGING else f" over {self.baseline_name}"
+        goal = f"a lift of {self.lift:.4g}{over}" + (
+            f" ({self.lift / abs(self.baseline):.2%})" if self.baseline else ""
+        )
         size = f"This log of {self.n:,} rows can detect a lift of {self.detectable or 0:.4g}."
         need = f"That is enough for {goal}, which takes {self.rows_needed or 0:,} rows."
         if self.rows_needed is None:
@@ -124,8 +130,9 @@ class Plan(Shown):
 
 def plan(
     log: LoggedData | ScannedLog,
-    policy: Policy | ArrayLike | str,
+    policy: PolicyLike,
     *,
+    baseline: Any = None,
     lift: float = 0.01,
     relative: bool = True,
     level: float = 0.95,
@@ -137,14 +144,15 @@ def plan(
     seed: int = 0,
     thresholds: Thresholds | None = None,
 ) -> Plan:
-    """How many rows it takes to detect a lift of the policy over the logging policy; and how many with exploration.
+    """How many rows it takes to detect a lift of the policy over the baseline; and how many with exploration.
 
-    lift: as a share of the mean logged reward, or in units of the reward with relative=False. rows: the size of the
-    new log for which the least exploration is looked for (as many as there are, by default). exploration: shares of
-    decisions that would be drawn uniformly. The lift is the one of `compare`: a self-normalised doubly robust estimate
-    with `outcome` (Ridge by default), or SNIPS where only the probabilities of logged actions are known, minus the
-    value of the logging policy. What it would vary by under more exploration is estimated from this log by importance
-    weighting. thresholds: where a doubt about the plan becomes a warning or a failure.
+    baseline: a policy, alone or as (name, policy); None: the logging policy. lift: as a share of the mean logged
+    reward, or in units of the reward with relative=False. rows: the size of the new log for which the least exploration
+    is looked for (as many as there are, by default). exploration: shares of decisions that would be drawn uniformly.
+    The lift is the one of `compare`: a self-normalised doubly robust estimate with `outcome` (Ridge by default), or
+    SNIPS where only the probabilities of logged actions are known, minus the value of the baseline. What it would vary
+    by under more exploration is estimated from this log by importance weighting. thresholds: where a doubt about the
+    plan becomes a warning or a failure.
 
     >>> import cael
     >>> log, policy = cael.testing.example()
@@ -153,30 +161,32 @@ def plan(
     """
     inference.check_level(level)
     inference.check_level(power)
-    log, policy = in_memory(log, policy, seed)
+    given, over = log, question_of(None, baseline)
+    log, policy = in_memory(given, policy, seed)
+    other = None if over.baseline is None else in_memory(given, over.baseline, seed)[1]
     refuse_constant_rewards(Held(log))
     problem = Problem(log, policy)
     if log.propensities is None:
         raise NeedsError(f"plan needs {NEEDS['propensities']}.")
-    baseline = float(log.rewards.mean())
-    goal = _goal(lift, relative, baseline)
+    logged = float(log.rewards.mean())
+    goal = _goal(lift, relative, logged)
     new_rows = len(log) if rows is None else positive_int("rows", rows)
     shares = _shares(exploration)
-    pieces = _pieces(problem, Ridge() if outcome is None else outcome, folds, seed)
+    pieces = _pieces(problem, Ridge() if outcome is None else outcome, folds, seed, other)
     factor, limits = _factor(level, power), thresholds or DEFAULT
     uniform = _uniform_value(log, limits)
     options = []
     for share in shares:
         spread = pieces.spread(share)
-        need = None if spread is None else max(2, math.ceil((factor * spread / goal) ** 2))
-        cost = None if uniform is None else share * (baseline - uniform) + 0.0
+        need = None if spread is None else rows_to_detect(spread, goal, factor)
+        cost = None if uniform is None else share * (logged - uniform) + 0.0
         options.append(PlanOption(share, need, spread, cost))
     now = pieces.spread(0.0)
     detectable = None if now is None else factor * now / math.sqrt(len(log))
     enough = next((option.exploration for option in options if option.rows and option.rows <= new_rows), None)
     return Plan(
-        repr(problem.policy), goal, baseline, level, power, len(log), new_rows, detectable, tuple(options), enough,
-        _doubts(problem, limits),
+        repr(problem.policy), goal, logged, level, power, len(log), new_rows, detectable, tuple(options), enough,
+        _doubts(problem, limits), over.name,
     )  # fmt: skip
 
 
@@ -210,11 +220,12 @@ def _factor(level: float, power: float) -> float:
 class _Pieces:
     """What the variance of a lift is made of; arrays (n,).
 
-    gap: q(x, pi) - q(x, mu); q(x, pi) - V where the logging policy mu is not known in full, V the mean reward; 0
-    without a model. rest: r - q(x, a), and r - V without a model. centred: what the logging policy's own value has in
-    its place, the same or r - V. pi, mu: probabilities of the logged action. k: eligible actions, of each row where
-    that differs. unseen: mean over rows of k times the sum of pi^2 over actions with mu = 0, times the variance of the
-    rest. effect: how much a cluster's rows vary together, a factor on the variance.
+    base: probabilities of the logged action under the baseline, mu where that is the logging policy. gap: q(x, pi) -
+    q(x, base); q(x, pi) - V where the baseline is the logging policy mu and not known in full, V the mean reward; 0
+    without a model. rest: r - q(x, a), and r - V without a model. centred: what the baseline's value has in its place,
+    the same or r - V. pi, mu: probabilities of the logged action. k: eligible actions, of each row where that differs.
+    unseen: mean over rows of k times the sum of pi^2 over actions with mu = 0, times the variance of the rest, of the
+    policy, and of another baseline. effect: how much a cluster's rows vary together, a factor on the variance.
     """
 
     gap: Floats
@@ -222,6 +233,7 @@ class _Pieces:
     centred: Floats
     pi: Floats
     mu: Floats
+    base: Floats
     k: int | Ints
     unseen: float
     effect: float
@@ -236,17 +248,20 @@ class _Pieces:
             return None
         m = (1 - share) * self.mu + share / self.k
         weight = m / self.mu
-        z = self.gap + self.pi / m * self.rest - self.mu / m * self.centred
+        z = self.gap + self.pi / m * self.rest - self.base / m * self.centred
         mean = float((weight * z).mean())
         square = float((weight * (z - mean) ** 2).mean())
         square += self.unseen / share if self.unseen > 0 else 0.0
         return math.sqrt(square * self.effect)
 
 
-def _pieces(problem: Problem, model: OutcomeModel, folds: int, seed: int) -> _Pieces:
+def _pieces(problem: Problem, model: OutcomeModel, folds: int, seed: int, other: Policy | None) -> _Pieces:
+    """other: the baseline, where it is not the logging policy."""
     log, policy = problem.log, problem.policy
     assert log.propensities is not None
     mu = np.asarray(log.propensities)
+    if other is not None:
+        return _over(problem, other, mu, model, folds, seed)
     width = log.n_actions if policy.complete else 1
     pi = np.concatenate([logged_probability(policy, batch) for batch in log.batches(width=width)])
     centred = log.rewards - log.rewards.mean()
@@ -263,10 +278,32 @@ def _pieces(problem: Problem, model: OutcomeModel, folds: int, seed: int) -> _Pi
             rest = centred = log.rewards - logged
         if log.logging is not None and log.logging.complete and not log.logging_covers_all:
             unseen = _unseen(problem) * float(np.mean(rest**2))
-    z = gap + pi / mu * rest - centred
+    effect = _effect(gap + pi / mu * rest - centred, log)
+    return _Pieces(gap, rest, centred, pi, mu, mu, counts_of(log), unseen, effect)
+
+
+def _over(problem: Problem, other: Policy, mu: Floats, model: OutcomeModel, folds: int, seed: int) -> _Pieces:
+    """The same over a baseline of which the log is not a sample: both policies are weighted."""
+    log, policies = problem.log, (problem.policy, other)
+    complete = all(policy.complete for policy in policies)
+    width = log.n_actions if complete else 1
+    pi, base = (
+        np.concatenate([logged_probability(policy, batch) for batch in log.batches(width=width)]) for policy in policies
+    )
+    rest, gap, unseen = log.rewards - log.rewards.mean(), np.zeros(len(log)), 0.0
+    if complete:
+        logged, target, usual = train(log, model, folds, seed).columns(*policies)
+        gap, rest = target - usual, log.rewards - logged
+        if log.logging is not None and log.logging.complete and not log.logging_covers_all:
+            unseen = sum(_unseen(problem.of(policy)) for policy in policies) * float(np.mean(rest**2))
+    effect = _effect(gap + (pi - base) / mu * rest, log)
+    return _Pieces(gap, rest, rest, pi, mu, base, counts_of(log), unseen, effect)
+
+
+def _effect(z: Floats, log: LoggedData) -> float:
+    """How much a cluster's rows vary together, a factor on the variance."""
     alone = inference.stderr(z)
-    effect = (inference.stderr(inference.units(z, log.clusters)) / alone) ** 2 if alone > 0 else 1.0
-    return _Pieces(gap, rest, centred, pi, mu, counts_of(log), unseen, effect)
+    return (inference.stderr(inference.units(z, log.clusters)) / alone) ** 2 if alone > 0 else 1.0
 
 
 def _unseen(problem: Problem) -> float:

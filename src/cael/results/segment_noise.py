@@ -14,9 +14,9 @@ from cael.engine.answer import Answer
 from cael.engine.moments import Combination, Moments
 from cael.engine.steadying import pooled_in, proportion_of, rewards_in
 from cael.inference.diagnostics import contrast_floor
-from cael.inference.estimate import Estimate
 from cael.inference.lift import floor_without
 from cael.inference.reach import Proportion, heavier, reach
+from cael.results.lifts import Lifted
 
 
 @final
@@ -34,10 +34,13 @@ class Noise:
         return reach(self.error, bound, self.proportion, heavier(factor, self.freedom))
 
 
-def noise_in(answer: Answer, part: Moments, estimate: Estimate, baseline: Estimate, lift: Estimate) -> Noise:
-    """The noise of a lift in a segment, raised as that of the whole log is (`cael.engine.steadying`)."""
+def noise_in(answer: Answer, part: Moments, lifted: Lifted, target: int | None = None) -> Noise:
+    """The noise of a lift in a segment, raised as that of the whole log is (`cael.engine.steadying`). target: the
+    number of the baseline, where it is not the logging policy."""
+    estimate, baseline = lifted.estimate, lifted.baseline
     assert estimate.sums is not None
-    value, base, adjusted = (each.sums.coefficients for each in (estimate, baseline, lift) if each.sums is not None)
+    sums = (each.sums for each in (estimate, baseline, lifted.lift))
+    value, base, adjusted = (each.coefficients for each in sums if each is not None)
     error = partial(error_of, part=part, clustered=answer.log.clustered)
     if not adjusted.any():  # the logging policy against itself
         return Noise(0.0)
@@ -47,6 +50,9 @@ def noise_in(answer: Answer, part: Moments, estimate: Estimate, baseline: Estima
     seen, n = error(value) ** 2, part.n / estimate.sums.cluster_effect
     pooled = pooled_in(answer, whole, part, n)
     raised, logged = math.sqrt(pooled.variance(seen, n)), math.sqrt(rewards_in(answer, part, n).noise / n)
+    if target is not None and baseline.diagnostics.pooled is not None:
+        other = pooled_in(answer, baseline.diagnostics.pooled, part, n, target)
+        logged = math.sqrt(other.variance(error(base) ** 2, n))
     errors = error(value), error(base), error(value - base)
     floor = floor_without(contrast_floor(errors, (raised, logged)), errors[2], error(adjusted))
     inside = value_of(estimate.sums, part)

@@ -2,47 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cael.common.types import Ints
+from cael.common.types import Floats, Ints
 from cael.engine.answer import Answer
-from cael.engine.asking import as_engine_log, ask
+from cael.engine.asking import as_engine_log
 from cael.engine.columns import Weight
-from cael.engine.moments import Moments
+from cael.engine.moments import Combination, Moments
 from cael.engine.windows import FEWEST_ROWS, Windows, names_of, window_name, windows_of
 from cael.errors import InputError, first_bad
 from cael.estimators.doubly_robust import SNDR
 from cael.estimators.estimator import Estimator
 from cael.estimators.weighting import LoggedMean
 from cael.inference import intervals as inference
+from cael.inference.estimate import Estimate
 from cael.inference.intervals import Interval
-from cael.inference.lift import lift_of
 from cael.inference.shrinkage import cochran, shrink
 from cael.judging.survey import time_blocks
 from cael.judging.thresholds import DEFAULT, Thresholds
 from cael.log.held import EngineLog, Held
 from cael.log.logged import LoggedData
 from cael.log.scanned import ScannedLog
-from cael.policies.policy import Policy
-from cael.results.evaluate import controls_for, controls_of, default_estimator, refuse_constant_rewards, warn
-from cael.results.evaluation import direction
+from cael.policies.given import PolicyLike
+from cael.results.evaluate import controls_of, default_estimator, warn
+from cael.results.lifts import LOGGING, Lifted, direction
+from cael.results.metric import Metric
 from cael.results.plots import plotted
-from cael.results.segment_noise import influence, noise_in, value_of
+from cael.results.question import Asked, ask_question, question_of
+from cael.results.segment_noise import Noise, influence, noise_in, value_of
 from cael.results.sheet import Column, Note, Sheet, Shown, level_text, named
 
 
 @final
 @dataclass(frozen=True)
 class Segment:
-    """One segment: rows, their worth after weighting (None: no weights), value, and lift over the logging policy.
+    """One segment: rows, their worth after weighting (None: no weights), value, and lift over the baseline.
 
     interval: of the lift, holding for all segments together. shrunk, shrunk_interval: the lift drawn towards the others
-    as far as their differences look like noise; the best guess of it, with an interval for this segment alone.
+    as far as their differences look like noise; the best guess of it, with an interval for this segment alone. sign: 1
+    where more is better, -1 where less is.
     """
 
     label: str
@@ -55,11 +58,12 @@ class Segment:
     interval: Interval
     shrunk: float
     shrunk_interval: Interval
+    sign: int = 1
 
     @property
     def direction(self) -> str:
-        """Whether the joint interval of the lift lies above 0 ("better"), below ("worse"), or holds it."""
-        return direction(self.interval)
+        """Whether the joint interval of the lift shows it to be "better" or "worse", or "no difference shown"."""
+        return direction(self.interval, self.sign)
 
 
 @final
@@ -70,7 +74,8 @@ class Segments(Shown):
     rows: the segments, the largest lift first (in the order of time for windows). estimator: its name. level: of the
     intervals. factor: of the joint ones. differ: p-value that all segments have one lift (Cochran's Q). spread:
     standard deviation of the true lifts over the segments (Paule and Mandel). kind: "segment" or "window". thresholds:
-    by which the sentence says whether they differ.
+    by which the sentence says whether they differ. metric: the name of what is earned. baseline: the name of what the
+    lifts are over. others: the same of further metrics; the joint intervals then hold for all metrics together.
     """
 
     rows: tuple[Segment, ...]
@@ -81,6 +86,9 @@ class Segments(Shown):
     spread: float
     kind: str
     thresholds: Thresholds = DEFAULT
+    metric: str = "reward"
+    baseline: str = LOGGING
+    others: tuple[Segments, ...] = ()
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self.rows)
@@ -101,9 +109,11 @@ class Segments(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain types, ready for JSON."""
-        fields = {name: value for name, value in asdict(self).items() if name not in ("rows", "thresholds")}
+        hidden = ("rows", "thresholds", "others")
+        fields = {name: value for name, value in vars(self).items() if name not in hidden}
         rows = [{**asdict(row), "direction": row.direction} for row in self.rows]
-        return {**fields, "sentence": self.sentence(), "rows": rows}
+        others = {"others": [other.to_dict() for other in self.others]} if self.others else {}
+        return {**fields, "sentence": self.sentence(), "rows": rows, **others}
 
     def sheet(self) -> Sheet:
         columns = (
@@ -121,7 +131,14 @@ class Segments(Shown):
             for row in self.rows
         )  # fmt: skip
         styles = tuple(row.direction for row in self.rows)
-        return Sheet(f"{self.estimator}, by {self.kind}", columns, rows, (Note(self.sentence()),), (), styles)
+        metric = "" if self.metric == "reward" else f"{self.metric}: "
+        over = "" if self.baseline == LOGGING else f"; lift over {self.baseline}"
+        title = f"{metric}{self.estimator}, by {self.kind}{over}"
+        return Sheet(title, columns, rows, (Note(self.sentence()),), (), styles)
+
+    def sheets(self) -> tuple[Sheet, ...]:
+        """The tables of all metrics."""
+        return (self.sheet(), *(other.sheet() for other in self.others))
 
     def plot(self, axes: Any = None) -> Any:
         """The simultaneous intervals of the lift by segment, on Matplotlib's axes, which are returned."""
@@ -133,10 +150,12 @@ MOST_SEGMENTS = 1000
 
 def segments(
     log: LoggedData | ScannedLog,
-    policy: Policy | ArrayLike | str,
+    policy: PolicyLike,
     labels: ArrayLike | str | None = None,
     *,
     windows: int | None = None,
+    metrics: Sequence[str | Metric] | None = None,
+    baseline: Any = None,
     estimator: Estimator | None = None,
     level: float = 0.95,
     seed: int = 0,
@@ -151,20 +170,22 @@ def segments(
     there are none; a scanned log must be in the order of time. estimator, learn, budget: as of `compare`. Intervals of
     lifts are simultaneous (max-t bootstrap); the shrunk lifts are empirical Bayes estimates under a normal prior whose
     spread is estimated (no shrinkage with fewer than 4 segments). thresholds: by which they are said to differ.
+    metrics, baseline: as of `evaluate`; further metrics are `others` of the first, and all intervals are simultaneous.
     """
     inference.check_level(level)
     engine_log, column, cut = cut_of(log, labels, windows)
-    refuse_constant_rewards(engine_log)
+    question = question_of(metrics, baseline)
     target = engine_log.target(policy)
     chosen = default_estimator(engine_log, [target], learn, budget) if estimator is None else estimator
-    answer = ask(
-        engine_log, {"": policy}, [LoggedMean(), chosen], asked=[LoggedMean().name, chosen.name], segments=column,
-        windows=cut, controls=controls_of((chosen, SNDR())),
+    panel = (LoggedMean(), chosen)
+    controls, required = controls_of((chosen, SNDR())), (LoggedMean().name, chosen.name)
+    asked = ask_question(
+        engine_log, {"": policy}, question, (panel, panel), controls, required, segments=column, windows=cut
     )  # fmt: skip
-    warn(answer)
-    answer.refuse_constant()
-    limits = thresholds or DEFAULT
-    return segments_of(answer, 0, chosen.name, level, seed, windows=windows is not None, thresholds=limits)
+    warn(asked.answer)
+    return segments_of(
+        asked, 0, chosen.name, level, seed, windows=windows is not None, thresholds=thresholds or DEFAULT
+    )  # fmt: skip
 
 
 def cut_of(
@@ -213,45 +234,91 @@ def by_label(log: LoggedData, labels: Any) -> tuple[list[str], Ints]:
 
 
 def segments_of(
-    answer: Answer, number: int, name: str, level: float, seed: int, *, windows: bool = False,
+    asked: Asked, number: int, name: str, level: float, seed: int, *, windows: bool = False,
     thresholds: Thresholds = DEFAULT,
 ) -> Segments:  # fmt: skip
-    """The lift of an estimate by the labels of one of the segment columns of an answer.
+    """The lifts of an estimate by the labels of one of the segment columns, of every metric that was asked about.
 
     Intervals allow for a bias where the estimator does.
     """
-    parts = parts_of(answer, number, windows=windows)
-    estimate, baseline = answer.of(name, 0), answer.of("LoggedMean", 0)
-    lift = lift_of(estimate, baseline, controls_for(answer, name))
+    parts = parts_of(asked.answer, number, windows=windows)
+    cuts = [cut_by(asked, metric, parts, name) for metric in asked.question.metrics or (None,)]
+    influences = np.concatenate([cut.influences for cut in cuts], axis=1)
+    factor = inference.max_t(influences, level, hidden=np.concatenate([cut.hidden for cut in cuts]), seed=seed)
+    kind = "window" if windows else "segment"
+    first, *others = (cut.segments(asked, factor, level, kind, thresholds) for cut in cuts)
+    return replace(first, others=tuple(others))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """A metric, cut into segments. parts: their sums. noises: of their lifts. influences: (B, g) of buckets of rows."""
+
+    metric: Metric | None
+    name: str
+    parts: dict[str, Moments]
+    lifted: Lifted
+    noises: list[Noise]
+    influences: Floats
+
+    @property
+    def errors(self) -> Floats:
+        """(g,) standard errors of the lifts."""
+        return np.array([noise.error for noise in self.noises])
+
+    @property
+    def hidden(self) -> Floats:
+        """(g,) what of the squared errors the rows do not show."""
+        seen = np.sqrt((self.influences**2).sum(axis=0))
+        return np.array([inference.hidden_share(*pair) for pair in zip(seen, self.errors, strict=True)])
+
+    def segments(self, asked: Asked, factor: float, level: float, kind: str, thresholds: Thresholds) -> Segments:
+        """The table of this metric, with a factor that makes its intervals joint."""
+        sign = 1 if self.metric is None else self.metric.sign
+        lifts = np.array([value_of(sums_of(self.lifted.lift), part) for part in self.parts.values()])
+        shrunk, posterior, spread = shrink(lifts, self.errors)
+        rows = [
+            self._row(asked.answer, at, float(lifts[at]), (float(shrunk[at]), float(posterior[at])), (factor, level))
+            for at in range(len(self.parts))
+        ]
+        if kind == "segment":
+            rows.sort(key=lambda row: -sign * row.shrunk)
+        metric = asked.metric if self.metric is None else self.metric.name
+        return Segments(
+            tuple(rows), self.name, level, factor, cochran(lifts, self.errors)[1], spread, kind, thresholds, metric,
+            asked.question.name,
+        )  # fmt: skip
+
+    def _row(
+        self, answer: Answer, at: int, lift: float, shrunk: tuple[float, float], joint: tuple[float, float]
+    ) -> Segment:
+        """One segment. shrunk: its shrunk lift, and the error of that. joint: factor and level."""
+        label, part = list(self.parts.items())[at]
+        noise, (factor, level), lifted = self.noises[at], joint, self.lifted
+        weight, bound = answer.index.get(Weight(0)), lifted.lift.diagnostics.bias_bound or 0.0
+        alone = replace(noise, error=shrunk[1], proportion=None).reach(bound, inference.quantile(level))
+        return Segment(
+            label, part.n, None if weight is None else effective_rows(part, weight),
+            value_of(sums_of(lifted.estimate), part), value_of(sums_of(lifted.baseline), part), lift, noise.error,
+            around(lift, noise.reach(bound, factor), level, "simultaneous"), shrunk[0],
+            around(shrunk[0], alone, level, "empirical Bayes"), 1 if self.metric is None else self.metric.sign,
+        )  # fmt: skip
+
+
+def sums_of(estimate: Estimate) -> Combination:
+    """What a pass kept of the rows of an estimate."""
     assert estimate.sums is not None
-    assert baseline.sums is not None
-    assert lift.sums is not None
-    influences = np.stack([influence(lift.sums.coefficients, part) for part in parts.values()], axis=1)
-    noises = [noise_in(answer, part, estimate, baseline, lift) for part in parts.values()]
-    errors = np.array([noise.error for noise in noises])
-    lifts = np.array([value_of(lift.sums, part) for part in parts.values()])
-    seen = np.sqrt((influences**2).sum(axis=0))
-    hidden = np.array([inference.hidden_share(*pair) for pair in zip(seen, errors, strict=True)])
-    factor, normal = inference.max_t(influences, level, hidden=hidden, seed=seed), inference.quantile(level)
-    shrunk, posterior, spread = shrink(lifts, errors)
-    drawn = [
-        replace(noise, error=float(error), proportion=None) for noise, error in zip(noises, posterior, strict=True)
-    ]
-    weight, bound = answer.index.get(Weight(0)), lift.diagnostics.bias_bound or 0.0
-    rows = [
-        Segment(
-            label, part.n, None if weight is None else effective_rows(part, weight), value_of(estimate.sums, part),
-            value_of(baseline.sums, part), float(lifts[g]), float(errors[g]),
-            around(lifts[g], noises[g].reach(bound, factor), level, "simultaneous"),
-            float(shrunk[g]),
-            around(shrunk[g], drawn[g].reach(bound, normal), level, "empirical Bayes"),
-        )
-        for g, (label, part) in enumerate(parts.items())
-    ]  # fmt: skip
-    if not windows:
-        rows.sort(key=lambda row: -row.shrunk)
-    differ, kind = cochran(lifts, errors)[1], "window" if windows else "segment"
-    return Segments(tuple(rows), name, level, factor, differ, spread, kind, thresholds)
+    return estimate.sums
+
+
+def cut_by(asked: Asked, metric: Metric | None, parts: dict[str, Moments], name: str) -> Cut:
+    """A metric of the first target by segment."""
+    lifted, answer = asked.lifted(metric, 0, name), asked.answers_to(metric)[0]
+    coefficients = sums_of(lifted.lift).coefficients
+    influences = np.stack([influence(coefficients, part) for part in parts.values()], axis=1)
+    noises = [noise_in(answer, part, lifted, asked.baseline) for part in parts.values()]
+    return Cut(metric, name, parts, lifted, noises, influences)
 
 
 def parts_of(answer: Answer, number: int, *, windows: bool) -> dict[str, Moments]:

@@ -51,6 +51,10 @@ FORMATS: dict[str, Callable[[Any], str]] = {
     "count": lambda value: f"{value:,.0f}",
     "share": lambda value: f"{value:.1%}",
     "percent": lambda value: f"{value:.0%}",
+    "percent lift": lambda value: f"({value:+.1%})",
+    "short": lambda value: f"{value:.4g}",
+    "short lift": lambda value: f"{value:+.4g}",
+    "short interval": lambda pair: f"[{pair.low:+.4g}, {pair.high:+.4g}]",
     "percent and error": lambda pair: f"{pair[0]:.0%} ± {pair[1]:.0%}",
 }
 """How a kind of cell is written; everything that is printed for people goes through here."""
@@ -214,11 +218,19 @@ class Shown(ABC):
     def sheet(self) -> Sheet:
         """What the printed forms show."""
 
+    def sheets(self) -> tuple[Sheet, ...]:
+        """All that the printed forms show."""
+        return (self.sheet(),)
+
+    def markdown(self) -> str:
+        """For a ticket."""
+        return "\n\n".join(sheet.markdown() for sheet in self.sheets())
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield self.sheet()
+        yield from self.sheets()
 
     def _repr_html_(self) -> str:
-        return self.sheet().html()
+        return "".join(sheet.html() for sheet in self.sheets())
 
     def to_frame(self, library: str | None = None) -> Any:
         """The rows that are printed, in full precision, as a data frame of pandas, or of polars where that is missing.

@@ -11,7 +11,8 @@ import numpy as np
 from cael.common.types import Array, Floats, frozen
 from cael.errors import positive_int
 from cael.log.logged import LoggedData
-from cael.policies.policy import Policy, as_policy, probabilities
+from cael.policies.given import as_policy
+from cael.policies.policy import Policy, probabilities
 from cael.worlds.world import ScoredWorld, check_settings, draw_actions, unlogged
 
 

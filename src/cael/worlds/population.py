@@ -12,7 +12,8 @@ from cael.common.types import Floats, Ints
 from cael.errors import positive_int
 from cael.log.eligible import Eligible
 from cael.log.logged import Batch, LoggedData
-from cael.policies.policy import Policy, as_policy, probabilities
+from cael.policies.given import as_policy
+from cael.policies.policy import Policy, probabilities
 from cael.worlds.world import draw_actions, unlogged
 
 

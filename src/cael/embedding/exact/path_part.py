@@ -60,7 +60,7 @@ class KeptPath:
     def __init__(self, answer: Answer, path: Path) -> None:
         *columns, left, control, place, product = path.columns
         self.answer, self.columns, self.target = answer, tuple(columns), path.target
-        self.sums = answer.partial.groups[answer.work.groups.index(path)]
+        self.sums = answer.partial.groups[answer.work.sums_of(path)]
         self.n, self.r0, self.means = answer.n, answer.r0, answer.means(self.columns)
         self.bandwidths, self.unit, self.drawn = path.bandwidths, path.unit, path.drawn
         self.second, self.cross, self.roughness, self.lost, smoothed, placed = self.sums.sums / self.n
