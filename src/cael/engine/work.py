@@ -296,7 +296,8 @@ class Summing:
             spans = {(self.task.number, self.task.first): self.times.span if self.times.ordered else None}
         return Partial(
             read={self.task.number: self.read}, rows=self.rows, moments=moments,
-            stretches=whole_stretches(self.stretches), actions=self.actions, masses=tuple(self.masses), tallies=tuple(tally.done() for tally in self.tallies),
+            stretches=whole_stretches(self.stretches), actions=self.actions,
+            masses=tuple(self.masses), tallies=tuple(tally.done() for tally in self.tallies),
             changed=tuple(self.changed), clusters=self._all_clusters(), crowded=self.crowded,
             segments=tuple(self.segments), flaws=self.flaws, ranges=self.ranges,
             most_clusters=self.work.most_clusters, groups=self.groups, spans=spans, firsts=self.times.first,
