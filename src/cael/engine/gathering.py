@@ -32,10 +32,11 @@ from cael.engine.tally import most_top
 from cael.engine.work import Work, run, stretches_by_time
 from cael.log.held import EngineLog, Held
 from cael.log.row_checks import Contradicted
-from cael.log.targets import Target
+from cael.log.targets import Target, refuse_by_position
 from cael.policies.aligned import MOST_CELLS
 from cael.policies.expectations import totals
 from cael.policies.policy import Tabular, Uniform
+from cael.policies.propensity import EstimatedLogging
 
 if TYPE_CHECKING:
     from cael.engine.asking import Asking, Prepared
@@ -135,6 +136,18 @@ def checked(log: EngineLog, partial: Partial) -> tuple[tuple[tuple[str, int], ..
     if isinstance(log, Held):
         return (), []
     return log.checked(partial)
+
+
+def refuse_functions(log: EngineLog, targets: Sequence[Target]) -> None:
+    """Refuse policies of a log in files that answer by the number of a row."""
+    if isinstance(log, Held):
+        return
+    for target in (log.logging, *targets):
+        if target is None or target.policy is None or not target.contexts:
+            continue
+        probe = log.probe(contexts=True)
+        if not isinstance(target.policy, EstimatedLogging):
+            refuse_by_position(target.policy, probe)
 
 
 def summed(work: Work, log: EngineLog) -> Partial:

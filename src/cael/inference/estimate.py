@@ -18,7 +18,7 @@ from cael.inference.intervals import Interval
 from cael.inference.ratio_bootstrap import Ratios, by_cluster
 from cael.inference.reach import heavier, lacking, reach
 from cael.judging.thresholds import Thresholds
-from cael.log.logged import LogKey
+from cael.log.fingerprints import LogKey
 from cael.results.sheet import Column, Note, Sheet
 
 if TYPE_CHECKING:

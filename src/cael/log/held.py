@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, final
 from cael.common.cores import cores
 from cael.common.types import Floats, Ints, settle
 from cael.errors import InputError, PolicyError
-from cael.log.logged import LoggedData, LogKey, at_rows
+from cael.log.batch import at_rows
+from cael.log.fingerprints import LogKey
+from cael.log.logged import LoggedData
 from cael.log.measure import Measure
 from cael.log.pieces import Piece, Reading
 from cael.log.targets import Target

@@ -20,10 +20,10 @@ from cael.io.kinds import is_text
 from cael.io.missing import Filling
 from cael.io.roles import Columns
 from cael.io.sources import Source
+from cael.log.batch import Batch, at_rows
 from cael.log.eligible import Eligible
 from cael.log.flaws import Flaws, counted
 from cael.log.keys import FILE_BITS, SALT, distinct_keys, folds_of_keys, seeded
-from cael.log.logged import Batch, at_rows
 from cael.log.measure import Measure
 from cael.log.scratch import Scratch
 

@@ -12,8 +12,9 @@ import numpy as np
 
 from cael.common.types import Array, Floats, Ints
 from cael.errors import InputError, choose
+from cael.log.batch import chunks
 from cael.log.keys import fold_of_each, parts_of_keys
-from cael.log.logged import LoggedData, chunks
+from cael.log.logged import LoggedData
 from cael.outcomes.action_sums import Summing, Sums, total
 from cael.outcomes.linear import AdditiveOutcome, InteractingOutcome
 from cael.outcomes.normal_equations import Coefficients, Penalties, System, nothing, solutions
