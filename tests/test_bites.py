@@ -32,6 +32,7 @@ from cael.judging.checks import beyond_chance, hidden
 from cael.judging.judge import judge
 from cael.log.keys import folds_of_keys, mixed, parts_of_keys
 from cael.results.calibration import Calibration, CalibrationRow, plant
+from cael.results.lifts import within
 from cael.results.sheet import number, text_of
 from tests.streaming.logs import K, table, write
 
@@ -567,6 +568,14 @@ def test_joint_intervals_are_as_wide_as_their_factor_says():
         # without a bias bound to speak of, choices and floors of the error still count
         joint = 2 * stats.norm.cdf(auto.factor) - 1
         assert row.interval.width == pytest.approx(row.lift.interval(joint, "bias_aware").width)
+
+
+def test_a_joint_interval_allows_for_a_bias():
+    lift = cael.compare(LOG, {"pi": PI}, cael.SNIPS())["pi"].lift
+    biased = dataclasses.replace(lift, diagnostics=dataclasses.replace(lift.diagnostics, bias_bound=0.3))
+    plain, wider = within(lift, 2.5, 0.9), within(biased, 2.5, 0.9)
+    assert plain.low - wider.low > 0.29
+    assert wider.high - plain.high > 0.29
 
 
 def test_the_lift_of_an_evaluation_has_its_direction_and_its_share():

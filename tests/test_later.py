@@ -8,6 +8,7 @@ import pytest
 
 import cael
 from cael.engine import columns
+from cael.inference.diagnostics import Diagnostics, contrast_floor
 from cael.policies import expectations
 
 K, N = 7, 900
@@ -74,6 +75,7 @@ def test_a_copy_says_the_same_whether_it_was_asked_before_or_not(kept, asked):
     if asked:
         estimate.interval()
     again = kept(estimate)
+    assert isinstance(again.__dict__["diagnostics"], Diagnostics)  # it does not take the log with it
     assert facts(again) == facts(estimate)
 
 
@@ -84,6 +86,12 @@ def test_a_contrast_says_the_same_whether_its_parts_were_asked_before_or_not():
     for each in asked:
         each.interval()
     assert facts(first) == facts(asked[0] - asked[1])
+    assert first.diagnostics.stderr_floor == pytest.approx(
+        contrast_floor(
+            (parts[0].stderr, parts[1].stderr, first.stderr), tuple(each.diagnostics.stderr_floor for each in parts)
+        )
+    )
+    assert (parts[0] - parts[0]).diagnostics.stderr_floor == 0
 
 
 def test_an_estimate_cannot_be_changed():

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import cael
 from cael.log import budget
+from cael.log.flaws import Flaws
 from tests.streaming.logs import K, table, write
 
 N = 60
@@ -124,6 +125,19 @@ def test_the_same_rows_are_left_out_in_memory_and_in_every_pass(marks, cut, tmp_
         assert here.n == there.n
         assert there.value == pytest.approx(here.value, rel=1e-9, abs=1e-9), estimator
         assert there.error == pytest.approx(here.error, rel=1e-9, abs=1e-9), estimator
+
+
+def test_a_log_without_a_sound_row_is_told_alike(tmp_path):
+    memory, scanned = texts(
+        write(tmp_path / "log", damaged([(("reward", 0), row) for row in range(N)])), drop_invalid=True
+    )
+    assert memory == scanned
+    assert "every one of the 60 rows is invalid: column 'reward' is missing in 60 rows" in memory
+
+
+def test_the_first_places_of_a_flaw_are_the_same_in_whatever_order_parts_come():
+    early, late = (Flaws("x", "is missing", 3, tuple((file, row) for row in (1, 4, 9))) for file in (0, 1))
+    assert early.merge(late).places == late.merge(early).places == ((0, 1), (0, 4), (0, 9), (1, 1), (1, 4))
 
 
 def test_a_flaw_in_a_context_that_nobody_needs_is_refused(tmp_path):

@@ -12,7 +12,7 @@ from cael.engine.ids import Ids, ids_of
 from cael.engine.partial import merged, united
 from cael.engine.passes import pieces, reduced
 from cael.errors import InputError, LogError
-from cael.log.flaws import REPEATS, Flaws, contradiction, counted
+from cael.log.flaws import REPEATS, Flaws, RowReport, contradiction, counted
 from cael.log.keys import FILE_BITS
 from cael.log.pieces import Piece, Reading, flaws_of
 from cael.log.row_checks import contradictions
@@ -73,15 +73,21 @@ def against_logging(work: RowWork, piece: Piece, file: int, first: int) -> dict[
 
 def refuse_rows_of(log: ScannedLog) -> NoReturn:
     """The error that `cael.read` raises about such a log: all columns are looked at, and all rows counted."""
+    report = settle_rows_of(log)
+    against = {} if log.estimates_logging else looked_at(log, log.logging).against
+    if against:
+        raise LogError(f"{log.source.name}: {contradiction(against.values(), report.rows)}")
+    raise InputError(f"{log.source.name} changed while the log was read. Nothing may write to its files.")
+
+
+def settle_rows_of(log: ScannedLog) -> RowReport:
+    """What is wrong with the rows; an error where that was not allowed, or where no row is left."""
     sums = looked_at(log, None)
     twice = repeated(log, sums.ids)
     flaws = sums.flaws | {(flaw.column, flaw.what): flaw for flaw in twice}
     report = log.report(replace(sums, rows=sums.rows - sum(flaw.count for flaw in twice), flaws=flaws))
     report.settled(log.drop_invalid)
-    against = {} if log.estimates_logging else looked_at(log, log.logging).against
-    if against:
-        raise LogError(f"{log.source.name}: {contradiction(against.values(), report.rows)}")
-    raise InputError(f"{log.source.name} changed while the log was read. Nothing may write to its files.")
+    return report
 
 
 def looked_at(log: ScannedLog, logging: Target | None) -> RowSums:

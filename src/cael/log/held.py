@@ -147,7 +147,7 @@ class Held:
                 "probabilities or a function of contexts; or read the log with cael.read, which keeps its columns."
             )
         policy = self.log.table.policy(text)
-        return Target(text, None, policy, policy.complete)
+        return Target(self.log.table.label_of(text), None, policy, policy.complete)
 
     def probe(self, *, contexts: bool = False) -> Piece:
         metrics = tuple(zip(self.measures, self.log.values_of(self.measures), strict=True))

@@ -216,7 +216,7 @@ def row_arrays(
         "clusters": read(roles.cluster, clusters), "times": read(roles.timestamp, _times), "ids": read(roles.id, ids),
     }  # fmt: skip
     metrics = {column: read(column, numbers_of) for column in roles.metric or ()}
-    segments = tuple(_segment(name, source) for name in door.segments)
+    segments = tuple(segment_of(name, source) for name in door.segments)
     eligible, more = eligible_in(source, roles, door.actions, actions[0], door.calendar)
     return RowArrays(arrays, segments, eligible, (*flaws, *more), notes, metrics)
 
@@ -299,7 +299,8 @@ def hashes_of(column: str, source: Source) -> tuple[Array, list[Flaw]]:
     return np.append(distinct_keys(list(distinct)), np.uint64(0))[codes], flaws
 
 
-def _segment(column: str, source: Source) -> tuple[list[str], Ints]:
+def segment_of(column: str, source: Source) -> tuple[list[str], Ints]:
+    """The labels of a column, and the number (n,) of each row's."""
     codes, distinct, _ = cells.labels(column, source.labels(column))
     labels = [*map(str, distinct), "(missing)"]
     return labels, np.where(codes < 0, len(distinct), codes)

@@ -14,7 +14,7 @@ import numpy as np
 from cael.common.types import Floats, Ints, settle
 from cael.engine.nuisances import estimated_logging
 from cael.engine.predictions import Predictions
-from cael.engine.row_pass import refuse_rows_of
+from cael.engine.row_pass import refuse_rows_of, settle_rows_of
 from cael.errors import InputError, LogError
 from cael.io.csv_files import Written
 from cael.io.eligibility import Calendar
@@ -168,7 +168,6 @@ class ScannedLog:
         all columns are read: every pass must leave out the same rows."""
         if contexts and not categories:
             refuse_text_contexts(self.source, self.columns)
-        contexts = contexts or (self.drop_invalid and self.numeric_contexts)
         needed = {
             "contexts": contexts, "timestamp": times, "cluster": clusters, "propensity": propensities, "id": ids,
         }  # fmt: skip
@@ -249,9 +248,13 @@ class ScannedLog:
         source, places = self._first
         rows = source.memory.slice(0, int((places < 1 << FILE_BITS).sum()))
         head = piece_of(as_source(rows, source.name, source.origin or ("", 0)), self.door())
-        if len(head) == 0 and not self.drop_invalid:
+        if len(head):
+            return head
+        if not self.drop_invalid:
             refuse_rows_of(self)
-        return head if len(head) else self.probe()
+        if len(self.probe()) == 0:
+            settle_rows_of(self)
+        return self.probe()
 
     def reading(
         self, *, contexts: bool = False, propensities: bool = True, segments: tuple[str, ...] = (),
