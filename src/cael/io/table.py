@@ -75,7 +75,9 @@ class LogTable:
             return policy_on(spec, self.log.names)
         if self._rows is not None:
             policy = build(spec, self._rows, self.log.logging).matched(self.log.names)
-            refuse_other_contexts(getattr(policy, "contexts", None), self.context_names)
+            learned = getattr(policy, "contexts", None)
+            if learned is not None:
+                refuse_other_contexts(learned, self.context_names)
             if isinstance(policy, FromModel):  # a function or a model: one look at it before the whole log
                 head = self.log.take(np.arange(min(16, len(self.log))))
                 probabilities(policy, next(head.batches(width=head.n_actions)))

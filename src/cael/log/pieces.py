@@ -257,21 +257,27 @@ def _times(column: str, source: Source) -> tuple[Array, list[Flaw]]:
 
 
 def _propensities(column: str, source: Source) -> tuple[Floats, list[Flaw]]:
-    propensities = numbers_within(column, source, 1 / LARGEST, 1.0)
-    return cells.propensities(column, source.chunks(column)) if propensities is None else (propensities, [])
+    chunks = source.chunks(column)
+    propensities = numbers_of_chunks(column, source, chunks, 1 / LARGEST, 1.0)
+    return cells.propensities(column, chunks) if propensities is None else (propensities, [])
 
 
 def numbers_of(column: str, source: Source) -> tuple[Floats, list[Flaw]]:
     """As `cells.measured`; a column of numbers without a flaw is looked at once."""
-    values = numbers_within(column, source, -LARGEST, LARGEST)
-    return cells.measured(column, source.chunks(column)) if values is None else (values, [])
+    chunks = source.chunks(column)  # of files, each time reads them
+    values = numbers_of_chunks(column, source, chunks, -LARGEST, LARGEST)
+    return cells.measured(column, chunks) if values is None else (values, [])
 
 
 def numbers_within(column: str, source: Source, low: float, high: float) -> Floats | None:
     """A column of numbers of which all are there and in [low, high]; None where it is not so."""
+    return numbers_of_chunks(column, source, source.chunks(column), low, high)
+
+
+def numbers_of_chunks(column: str, source: Source, chunks: Sequence[Any], low: float, high: float) -> Floats | None:
+    """The same of its chunks."""
     import pyarrow.types as t
 
-    chunks = source.chunks(column)
     kind = chunks[0].type if len(chunks) == 1 else None
     if kind is None or chunks[0].null_count or not (t.is_integer(kind) or t.is_floating(kind)):
         return None

@@ -168,8 +168,9 @@ def segments(
     labels: (n,) strings or numbers, one per row; or the name of a column of the table that the log was read from.
     windows: instead of labels, this many time periods of equal numbers of rows, by the timestamps, or by the order of
     the rows where there are none; a scanned log must be in the order of time. estimator, learn, budget: as of
-    `compare`. Intervals of lifts are simultaneous (max-t bootstrap); the shrunk lifts are empirical Bayes estimates under a normal prior whose
-    spread is estimated (no shrinkage with fewer than 4 segments). thresholds: by which they are said to differ.
+    `compare`. Intervals of lifts are simultaneous (max-t bootstrap); the shrunk lifts are empirical Bayes estimates
+    under a normal prior whose spread is estimated (no shrinkage with fewer than 4 segments). thresholds: by which they
+    are said to differ.
     metrics, baseline: as of `evaluate`; further metrics are `others` of the first, and all intervals are simultaneous.
     """
     inference.check_level(level)
