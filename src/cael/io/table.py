@@ -65,7 +65,8 @@ class LogTable:
         """What the log calls its actions, and these of its rows."""
         if self._rows is None:
             return Names(self.actions, False, len(self.log), rows)
-        return names_of(self._rows, len(self.log), rows)
+        rewards = tuple(filter(None, (self.columns.reward, *(self.columns.metric or ()))))
+        return names_of(self._rows, len(self.log), rows, rewards)
 
     def policy(self, spec: PolicyLike | PolicySpec) -> Policy:
         """A policy on the rows of this log, from a spec such as 'choice:best' (see the guide), or from whatever else
@@ -168,9 +169,9 @@ def open_log(
     )  # fmt: skip
 
 
-def names_of(table: Rows, count: int, rows: slice | Ints | None = None) -> Names:
+def names_of(table: Rows, count: int, rows: slice | Ints | None = None, outcomes: tuple[str, ...] = ()) -> Names:
     """What a log of so many rows calls its actions, and those of its rows that are asked about."""
-    inputs = Originals(table.source, table.kept, table.id, table.source.given)
+    inputs = Originals(table.source, table.kept, table.id, table.source.given, outcomes)
     return Names(table.actions.labels, table.actions.hidden, count, rows, inputs)
 
 

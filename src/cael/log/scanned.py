@@ -24,6 +24,7 @@ from cael.io.encode import Actions, action_table, from_log
 from cael.io.kinds import is_text
 from cael.io.logging_models import NONE, WORD, leaves_propensities, logging_model
 from cael.io.missing import Filling, fillings_of
+from cael.io.originals import refuse_outcomes
 from cael.io.reading import Task, batches, fingerprint_of, found_files, opened, tasks_of
 from cael.io.roles import Columns, as_columns, resolve
 from cael.io.sources import Source
@@ -107,7 +108,10 @@ class ScannedLog:
 
     def target(self, given: Any) -> Target:
         """The target policy that this means."""
-        return target_of(given, self._head, self.actions, self.columns.id, self.logging)
+        target = target_of(given, self._head, self.actions, self.columns.id, self.logging)
+        if target.policy is not None:
+            refuse_outcomes(target.columns, (str(self.columns.reward), *(self.columns.metric or ())))
+        return target
 
     @property
     def known(self) -> list[str]:
