@@ -30,7 +30,7 @@ from cael.errors import CaelError
 from cael.experiments.ledger import append, in_parallel, read_lines
 from cael.learning.learner import learn
 from cael.learning.plays import one_hot
-from cael.log.logged import Batch
+from cael.log.batch import Batch
 from cael.policies.policy import Policy
 from cael.worlds import LearningWorld, MixedWorld, PaperWorld, Play, random_world, suite, wide
 

@@ -26,7 +26,7 @@ from cael.policies.labelled import Inputs, Labels, Names, index_of, labelled, ne
 from cael.policies.support import Support
 
 if TYPE_CHECKING:
-    from cael.log.logged import Batch
+    from cael.log.batch import Batch
 
 MOST_LISTED = 256
 """A table for all contexts with at most so many actions that carry mass is asked as a list."""
