@@ -176,6 +176,7 @@ def line(name: str, rows: list[dict[str, Any]]) -> str:
 
 def page(rows: list[dict[str, Any]]) -> str:
     """The table, worlds in their order, then the random ones together."""
+    rows = list({(row["world"], row["seed"]): row for row in rows}.values())  # two runs may have written one file
     sound = [row for row in rows if "error" not in row]
     heads = ["world", "logs", "old", "best", "value played", "ships", "ships harm", "gain", "seconds"]
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
