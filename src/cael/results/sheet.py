@@ -102,10 +102,11 @@ class Note:
         sentence = visible(self.sentence)
         return f"{MARKS[self.tone]} {sentence}" if self.tone in MARKS else sentence
 
-    def rich(self) -> Text:
+    def rich(self, *, first: bool = False) -> Text:
+        """For a terminal. first: in bold."""
         from rich.text import Text
 
-        return Text(self.marked, style=COLOURS.get(self.tone, ""))
+        return Text(self.marked, style=f"{'bold ' if first else ''}{COLOURS.get(self.tone, '')}".strip())
 
 
 @final
@@ -113,7 +114,8 @@ class Note:
 class Sheet:
     """A table of typed cells with its title, the sentences that sum it up, and notes.
 
-    styles: a word for each row, such as "better" or "doubtful" (none: empty).
+    styles: a word for each row, such as "better" or "doubtful" (none: empty). lead: sentences above the table. more:
+    notes that a terminal only counts.
     """
 
     title: str
@@ -122,6 +124,8 @@ class Sheet:
     summary: tuple[Note, ...] = ()
     notes: tuple[Note, ...] = ()
     styles: tuple[str, ...] = ()
+    lead: tuple[Note, ...] = ()
+    more: tuple[Note, ...] = ()
 
     @property
     def headed(self) -> bool:
@@ -150,18 +154,32 @@ class Sheet:
         body = (_tagged("tr", (_tagged("td", [html.escape(cell)]) for cell in row)) for row in self.texts())
         caption = _tagged("caption", [html.escape(visible(self.title))])
         table = _tagged("table", [caption, top, _tagged("tbody", body)])
-        return paragraphs(self.summary) + table + bullets(self.notes)
+        counted = f"<details><summary>{html.escape(self.counted)}</summary>{bullets(self.more)}</details>"
+        more = counted if self.more else ""
+        return paragraphs(self.lead) + paragraphs(self.summary) + table + bullets(self.notes) + more
 
     def markdown(self) -> str:
         """For a ticket. Text from the data is escaped: no cell can break out of its table."""
         heads = [column.title for column in self.columns]
         lines = [_line(heads), f"|{'---|' * len(heads)}", *map(_line, self.texts())]
-        parts = [f"**{escaped(self.title)}**", *(escaped(note.sentence) for note in self.summary), "\n".join(lines)]
-        return "\n\n".join([*parts, "\n".join(f"- {escaped(note.sentence)}" for note in self.notes)]).rstrip()
+        lead, summary = ([escaped(note.sentence) for note in notes] for notes in (self.lead, self.summary))
+        parts = [*lead, f"**{escaped(self.title)}**", *summary, "\n".join(lines)]
+        notes = "\n".join(f"- {escaped(note.sentence)}" for note in (*self.notes, *self.more))
+        return "\n\n".join([*parts, notes]).rstrip()
+
+    @property
+    def counted(self) -> str:
+        """How many notes there are that a terminal leaves out."""
+        return f"{len(self.more)} more note{'s' if len(self.more) > 1 else ''} on the other estimators"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from (note.rich(first=at == 0) for at, note in enumerate(self.lead))
+        if self.lead:
+            yield ""
         yield self._table(options.max_width)
         yield from (note.rich() for note in (*self.summary, *self.notes))
+        if self.more:
+            yield Note(f"{self.counted}: --format markdown, --out report.html or .doubts() show them.").rich()
 
     def _table(self, width: int) -> Table:
         from rich.box import SIMPLE_HEAD
