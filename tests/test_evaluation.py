@@ -174,7 +174,7 @@ def test_compare(log, policy, comparison):
     assert comparison["same"].direction == "no difference shown"
     assert set(json.loads(json.dumps(comparison.to_dict()))) == {
         "estimator", "metric", "better", "baseline", "baseline_name", "level", "simultaneous_factor", "policies",
-        "decisions",
+        "decisions", "answer",
     }  # fmt: skip
     assert "target" in printed(comparison)
     assert "Comparison(" in repr(comparison)

@@ -1,4 +1,4 @@
-"""What follows from a lift and its interval: the lift as a share of the baseline, and the chance that it is positive."""
+"""What follows from a lift: its interval as a share of the baseline, and the chance that it is positive."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ DOUBLINGS = 60
 
 
 def relative_interval(lift: Estimate, baseline: Estimate, factor: float, level: float) -> Interval | None:
-    """The interval of lift / |baseline| by Fieller's theorem: all shares s for which the interval of lift - s |baseline|
-    holds 0. It excludes 0 exactly where the interval of the lift does, and it is what a relative margin is judged by.
+    """The interval of lift / |baseline| by Fieller's theorem: all s for which that of lift - s |baseline| holds 0.
+
+    It excludes 0 exactly where the interval of the lift does, and it is what a relative margin is judged by.
 
     factor: standard errors of the interval that decisions rest on. None: the baseline is too near to 0, or the estimate
     keeps no sums. Reference: Fieller (1954), J. R. Stat. Soc. B 16, 175-185.
@@ -53,8 +54,10 @@ def root(f: Callable[[float], float], start: float, step: float) -> float | None
 
 
 def chance_positive(lift: Estimate) -> float:
-    """The chance that a lift is above 0: of all its intervals the largest that excludes 0 has level c, and the chance is
-    (1 + c) / 2, or (1 - c) / 2 where it lies below 0.
+    """The chance that a lift is above 0.
+
+    Of all its intervals the largest that excludes 0 has level c: the chance is (1 + c) / 2 where it lies above 0, and
+    (1 - c) / 2 where it lies below.
 
     That is one minus the one-sided p-value: a probability for who had no opinion before and takes the error for normal.
     Where the interval allows for a bias, the bias is taken at its bound against the direction of the lift.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import final
 
@@ -37,7 +38,7 @@ def course_of(answer: Answer, lifted: Lifted, interval: Interval, factor: float)
     where the estimate keeps no sums, or the rows are not in the order of time.
     """
     sums, parts = lifted.lift.sums, answer.partial.stretches
-    if sums is None or len(parts) < 2 or answer.log.timed and not ordered(answer):
+    if sums is None or len(parts) < 2 or (answer.log.timed and not ordered(answer)):
         return ()
     rows = np.cumsum([part.moments.n for part in parts])
     totals = np.cumsum([part.moments.n * value_of(sums, part.moments) for part in parts])
@@ -68,4 +69,4 @@ def day_of(time: object) -> str | None:
 def ordered(answer: Answer) -> bool:
     """Whether the stretches of rows follow each other in time."""
     parts = [part for part in answer.partial.stretches if part.low is not None]
-    return all(a.high <= b.low for a, b in zip(parts, parts[1:], strict=False))
+    return all(a.high <= b.low for a, b in itertools.pairwise(parts))

@@ -9,6 +9,10 @@ from typing import Any, final
 from cael.results.sheet import Note
 
 BOUNDS = {"within": "within its bound", "beyond": "beyond its bound", "open": "not settled"}
+SHOWN = {
+    "better": "is shown to be better", "worse": "is shown to be worse",
+    "no difference shown": "shows no significant difference",
+}  # fmt: skip
 TONES = {"ship": "pass", "test": "unknown", "keep": "warn"}
 
 
@@ -75,7 +79,7 @@ def decided(
     if refused:
         reason = f"The verdict on {' and '.join(refused)} is refuse: mend what it names before deciding."
         return Decision(policy, choice, (reason,), None, rule, trusted=False)
-    shown = f"{primary.name}: {primary.status}"
+    shown = f"{primary.name} {SHOWN[primary.status]}"
     bounds = [f"{each.name}: {BOUNDS[each.status]}" for each in guardrails]
     reasons = [f"{'; '.join([shown, *bounds])}."]
     if choice == "test":

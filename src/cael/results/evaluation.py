@@ -188,7 +188,7 @@ class Evaluation(Shown):
         )  # fmt: skip
         summary = (*self.verdict.notes(), Note(self.sentence()))
         notes = tuple(Note(doubt, "warn") for doubt in self.doubts(self.headline))
-        more = tuple(Note(doubt, "warn") for doubt in self.doubts() if doubt not in [note.sentence for note in notes])
+        more = tuple(Note(doubt, "warn") for doubt in self._others())
         lead = self.answer.notes() if self.scorecard is None else ()
         styles = tuple(map(self._style, self.estimates))
         return Sheet(
@@ -223,11 +223,18 @@ class Evaluation(Shown):
         return f"lift over {self.baseline_name}: {signed(self.lift.value)}{share} {interval}, {self.direction}"
 
     def doubts(self, estimator: str | None = None) -> list[str]:
-        """Every warning once, with the estimators that it concerns; or only those of one estimator."""
-        shown = [e for e in self.estimates if estimator in (None, e.estimator)]
+        """Every warning once, with the estimators that it concerns, and what was skipped; or only the warnings of one
+        estimator, and what was skipped."""
+        skipped = [f"{name} was not computed: {reason}" for name, reason in self.skipped]
+        return [*self._warnings([e for e in self.estimates if estimator in (None, e.estimator)]), *skipped]
+
+    def _others(self) -> list[str]:
+        """The warnings of the estimators that decisions do not rest on."""
+        return self._warnings([e for e in self.estimates if e.estimator != self.headline])
+
+    def _warnings(self, shown: Sequence[Estimate]) -> list[str]:
         warnings = by_sentence((e.estimator, warning) for e in shown for warning in e.diagnostics.warnings)
-        skipped = [f"{name} was not computed: {reason}" for name, reason in self.skipped if estimator in (None, name)]
-        return [*self._biases(shown), *warnings, *skipped]
+        return [*self._biases(shown), *warnings]
 
     def _biases(self, shown: Sequence[Estimate]) -> list[str]:
         """What the intervals that allow for a bias assume, and would be without it."""

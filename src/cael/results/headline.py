@@ -18,7 +18,7 @@ from cael.results.decision import Decision
 from cael.results.scope import Scope
 from cael.results.sheet import Note, level_text
 
-LONGEST = 70
+LONGEST = 40
 """A policy whose name is longer is "the new policy" in a sentence."""
 SURE = 0.999
 """A chance is not told to more digits than this."""
@@ -80,7 +80,7 @@ class Headline:
 
     @property
     def values(self) -> tuple[str, str]:
-        """The value of the policy and that of the baseline, in the unit of the scope, with the digits that are known."""
+        """The values of the policy and of the baseline, in the unit of the scope, with the digits that are known."""
         scale = self.scope.scale
         sizes = [self.interval.width / 2, abs(self.lift.value)]
         places = places_for(scale * min((size for size in sizes if size > 0), default=1.0) / 2)
@@ -105,7 +105,8 @@ class Headline:
         earned = f"{value} {scope.noun(self.metric)} {scope.unit}".strip() if scope.counted else self._of_metric(value)
         against = f"instead of {base} under {self.baseline_name}"
         if not self.trusted:
-            return f"{when}, it cannot be said what {name} would have earned: {earned} {against} is not to be relied on."
+            doubt = f"it cannot be said what {name} would have earned"
+            return f"{when}, {doubt}: {earned} {against} is not to be relied on."
         verb = "have earned" if self.sign > 0 and scope.total else "have had"
         better = "" if self.sign > 0 else ", and less is better"
         open_ = ". This is no significant difference" if self.interval.low <= 0 <= self.interval.high else ""
@@ -145,7 +146,10 @@ class Headline:
         if not self.trusted:
             return advice
         if self.decision.choice == "test" and rows is not None:
-            return [f"About {rough(rows)} rows of this kind would settle it, if the difference is as estimated.", *advice][:2]
+            return [
+                f"About {rough(rows)} rows of this kind would settle it, if the difference is as estimated.",
+                *advice,
+            ][:2]
         bound = self.lift.diagnostics.bias_bound or 0.0
         if bound > self.factor * self.lift.error:
             return [*advice, "More rows of this kind would hardly narrow the interval: it allows for a bias."][:2]
