@@ -1,7 +1,7 @@
 """Real trials: the value of "everybody gets this arm" from a log that was made unfair, against people who were held
 out.
 
-python benchmarks/real_trials.py --splits 100 --write     # docs/results/real_trials.json and .inc
+python benchmarks/real_trials.py --splits 50 --write     # docs/results/real_trials.json and .inc
 
 Each split draws half of the people. Of their rows, those whose arm is not the favourite of a rule of the contexts are
 kept with probability KEEP, so the log is one of a logging policy that is known and depends on the contexts: sicker

@@ -135,6 +135,7 @@ def test_there_is_no_import_cycle():
 LONG_SIGNATURES = {
     "LoggedData.__init__": "the columns of a log",
     "scan": "mirrors the options of the command",
+    "learn": "mirrors the options of the command",
     "plan": "mirrors the options of the command",
     "evaluate": "the options of the command",
     "compare": "the options of the command",

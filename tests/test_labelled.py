@@ -248,3 +248,20 @@ def test_a_frame_that_is_in_order_is_not_copied_twice():
 def test_scores_are_matched_by_name_too(kind):
     scores = pd.DataFrame({f"s_{action}": np.log(TABLE[:, action]) for action in (3, 0, 4, 2, 1)})
     assert value(kind(scores)) == value(kind(np.log(TABLE))) != value(kind(scores.to_numpy()))
+
+
+def test_a_model_that_saw_the_reward_is_refused(tmp_path):
+    leaking = LogisticRegression().fit(VISITS[["reward"]], VISITS.action)
+    VISITS.to_parquet(tmp_path / "log.parquet")
+    for log in (FRUIT_LOG, cael.scan(tmp_path / "log.parquet", ROLES)):
+        with pytest.raises(cael.PolicyError, match="column 'reward', which is the reward"):
+            value(leaking, log)
+
+
+def test_predictions_of_rewards_are_never_read_by_a_hidden_order():
+    q = pd.DataFrame(TABLE)
+    expected = float(cael.DM(outcome=cael.FixedOutcome(TABLE)).estimate(LOG, TABLE))
+    assert float(cael.DM(outcome=cael.FixedOutcome(q[[3, 0, 4, 2, 1]])).estimate(LOG, TABLE)) == pytest.approx(expected)
+    for frame in (q.set_axis(list("abcde"), axis=1), q.sample(frac=1, random_state=0)):
+        with pytest.raises(cael.InputError, match=r"log.action_labels"):
+            cael.FixedOutcome(frame)

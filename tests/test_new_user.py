@@ -137,8 +137,8 @@ def positions(folder):
     return Trial(arguments, {"dense:pi": (q @ pi).mean(), "uniform": q.mean()})
 
 
-def rewards(folder, reward):
-    """8: several rewards beside each other, here one at a time."""
+def rewards(folder, reward="clicked"):
+    """8: several rewards beside each other; the truth is that of one of them."""
     rng = np.random.default_rng(8)
     x = rng.normal(size=N)
     clicks, minutes = 0.3 + 0.1 * np.tanh(np.outer(x, [1, 0, -1])), 5 + np.outer(x, [0.5, 1, 0])
@@ -148,14 +148,13 @@ def rewards(folder, reward):
         "minutes": at(minutes, actions) + rng.normal(size=N), "propensity": 1 / 3, "new": (x < 0) * 2,
     }).to_csv(folder / "several.csv", index=False)  # fmt: skip
     q = {"clicked": clicks, "minutes": minutes}[reward]
-    arguments = (str(folder / "several.csv"), "--reward", reward)
+    arguments = (str(folder / "several.csv"), "--metric", "clicked", "--metric", "minutes")
     return Trial(arguments, {"choice:new": at(q, (x < 0) * 2).mean(), "uniform": q.mean()})
 
 
 FILES = {
     "1 recommender": recommender, "2 dsjson": decisions, "4 email": email, "5 no propensities": unlogged,
-    "6 catalogue": catalogue, "7 positions": positions, "8 clicks": lambda folder: rewards(folder, "clicked"),
-    "8 minutes": lambda folder: rewards(folder, "minutes"),
+    "6 catalogue": catalogue, "7 positions": positions,
 }  # fmt: skip
 
 
@@ -186,6 +185,22 @@ def test_a_file_goes_through_all_commands_at_the_first_try(name, tmp_path, capsy
     assert [row["name"] for row in compared["policies"]] == list(trial.truths)
     first = next(iter(trial.truths))
     assert run(capsys, "plan", *trial.arguments, "--policy", first, "--lift", "10%")["options"]
+
+
+@pytest.mark.long
+def test_several_rewards_go_through_all_commands_at_the_first_try(tmp_path, capsys):
+    clicks, minutes = rewards(tmp_path), rewards(tmp_path, "minutes")
+    run(capsys, "audit", clicks.arguments[0], "--reward", "clicked")
+    for policy in clicks.truths:
+        answer = run(capsys, "evaluate", *clicks.arguments, "--policy", policy)
+        for row, trial in zip(answer["scorecard"]["metrics"], (clicks, minutes), strict=True):
+            interval = row["estimate"]["interval"]
+            assert interval["low"] <= trial.truths[policy] <= interval["high"], (row["name"], policy, interval)
+            assert row["verdict"]["level"] in clicks.levels
+    policies = [part for policy in clicks.truths for part in ("--policy", policy)]
+    assert run(capsys, "compare", *clicks.arguments, *policies, "--no-learn")["scorecard"]["metrics"]
+    for reward in ("clicked", "minutes"):
+        assert run(capsys, "plan", clicks.arguments[0], "--reward", reward, "--policy", "choice:new")["options"]
 
 
 def everything(log, policies, truths):

@@ -106,7 +106,8 @@ def smoothed(name, **limits):
 def memoriser():
     from sklearn.tree import DecisionTreeClassifier
 
-    return DecisionTreeClassifier(random_state=0).fit(LOG.contexts, LOG.actions, sample_weight=np.exp(LOG.rewards))
+    good = LOG.rewards > np.median(LOG.rewards)
+    return DecisionTreeClassifier(random_state=0).fit(LOG.contexts[good], LOG.actions[good])
 
 
 def with_dropped_rows():

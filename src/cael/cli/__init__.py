@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError
 
-from cael.cli import decide, examine, simulation
+from cael.cli import decide, examine, improve, simulation
 from cael.cli.config import config_of
 from cael.common.version import __version__
 from cael.io.specs import HELP
@@ -29,6 +29,7 @@ app = App(
 )
 app.command(decide.evaluate, name="evaluate", help_epilogue=POLICIES)
 app.command(decide.compare, name="compare", help_epilogue=POLICIES)
+app.command(improve.learn, name="learn")
 app.command(examine.audit, name="audit")
 app.command(examine.plan, name="plan", help_epilogue=POLICIES)
 app.command(simulation.demo)

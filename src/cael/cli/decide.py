@@ -99,7 +99,7 @@ def evaluate(
     target = opened.policy(spec)
     asked = asked_about(
         opened.log, {name: target}, added, None if learn else False, budget,
-        question=asked_over(metrics, baseline, opened), **opened.cuts,
+        headline=headline, question=asked_over(metrics, baseline, opened), **opened.cuts,
     )  # fmt: skip
     answer = asked.answer
     evaluation = replace(evaluation_of(asked, level, headline, limits, settings.seed), policy=name)

@@ -119,6 +119,18 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
         checks=several(ref("check")), actions=several(ref("frequency")), deciles=several(ref("frequency")),
         periods=several({"type": "object"}),
     ),
+    "learned": record(
+        reading_=ref("reading"), decision={"enum": ["ship", "keep"]}, reasons=several(TEXT), sentence=TEXT, policy=TEXT,
+        candidate=TEXT, lift=NUMBER, bound=NUMBER, level=NUMBER, changed=NUMBER, rows_learned=COUNT,
+        rows_certified=COUNT, limits={"type": "object"}, notes=several(TEXT), explanation=TEXT,
+        path=several(
+            record(
+                candidate=TEXT, play=TEXT, lift=NUMBER, error=NUMBER, second=NUMBER, changed=NUMBER, share=NUMBER,
+                promise=NUMBER, chosen=TRUTH,
+            )
+        ),
+        certificate={"type": "object"}, plan={"type": ["object", "null"]},
+    ),
     "plan": record(
         reading=ref("reading"), policy=TEXT, baseline_name=TEXT, lift=NUMBER, baseline=NUMBER, level=NUMBER,
         power=NUMBER, n=COUNT, rows=COUNT, detectable=MAYBE, enough=MAYBE, rows_needed=MAYBE, more_rows=MAYBE,
@@ -129,7 +141,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
 
 
 def schema_of(kind: str) -> dict[str, Any]:
-    """The JSON Schema of a document: "evaluation", "comparison", "audit" or "plan"."""
+    """The JSON Schema of a document: "evaluation", "comparison", "audit", "plan" or "learned"."""
     document = DOCUMENTS[kind]
     name = f"cael.{kind}/{SCHEMA}"
     return {

@@ -124,13 +124,13 @@ def example(
         print(f"wrote {path}")
 
 
-def schema(document: Literal["evaluation", "comparison", "audit", "plan"] = "evaluation") -> None:
+def schema(document: Literal["evaluation", "comparison", "audit", "plan", "learned"] = "evaluation") -> None:
     """Print the JSON Schema of what --format json prints.
 
     Parameters
     ----------
     document
-        Of evaluate (and demo), compare, audit or plan.
+        Of evaluate (and demo), compare, audit, plan or learn.
     """
     import json
 

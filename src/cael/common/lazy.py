@@ -28,6 +28,12 @@ def homes(module: str) -> dict[str, tuple[str, str]]:
     return {name: (home, original) for home, original, name in lines}
 
 
+def loaded(home: str, name: str) -> Any:
+    """A name of a module, or a module in a package."""
+    module = import_module(home)
+    return getattr(module, name) if hasattr(module, name) else import_module(f"{home}.{name}")
+
+
 def exported(base: type[T]) -> list[type[T]]:
     """The classes of a kind that cael exports, in the order of `cael.common.public`."""
     values = names_in("cael.common.public").values()
@@ -50,7 +56,7 @@ def lazily(
             return import_module(f"{package}.{name}")
         home, original = homes(module).get(name, ("", ""))
         if home:
-            value = getattr(import_module(home), original)
+            value = loaded(home, original)
             if kept(value):
                 return vars(sys.modules[package]).setdefault(name, value)
         elif name == "__all__" or not name.startswith("_"):

@@ -37,8 +37,7 @@ from cael.judging.sensitivity import Sensitivity as Sensitivity
 from cael.judging.thresholds import Thresholds as Thresholds
 from cael.judging.verdict import Check as Check
 from cael.judging.verdict import Verdict as Verdict
-from cael.learning.learned import Learned as Learned
-from cael.learning.learned_policy import LearnedPolicy as LearnedPolicy
+from cael.learning.advice import Learned as Learned
 from cael.learning.learner import learn as learn
 from cael.learning.saved import read_policy as read_policy
 from cael.log.eligible import Eligible as Eligible

@@ -27,6 +27,9 @@ from cael.log.held import Held
 from cael.policies.expectations import second_moments, unsupported
 
 SPARED = "Auto trained no network: the log alone has enough rows for this policy, so that there is little to gain."
+ESTIMATED = (
+    "Auto trained no network: the propensities are estimated, and the interval of CAEL does not allow for their error."
+)
 
 
 @final
@@ -40,7 +43,8 @@ class Auto(Estimator):
     not allow is left out, and a warning says so.
 
     learn: False leaves CAEL out, which takes seconds to train. enough: CAEL is not trained for a target to whose
-    importance weights the log is worth so many rows (n / E w^2, from the first rows): there it has little to gain.
+    importance weights the log is worth so many rows (n / E w^2, from the first rows): there it has little to gain. Nor is
+    it where the propensities are estimated, since its interval does not allow for their error.
     cael: its settings. seed: of all of them.
 
     >>> import cael
@@ -61,28 +65,34 @@ class Auto(Estimator):
         parts: list[Part] = []
         left_out: list[str] = []
         rows = asking.log.rows or asking.sample(self.cael.growth.rows, self.seed).of
-        spared = self.learn and worth(asking, target, rows) >= self.enough
-        for candidate in self.candidates(learn=self.learn and not spared):
+        spared = self.spared(asking, target, rows) if self.learn else None
+        for candidate in self.candidates(learn=self.learn and spared is None):
             try:
                 parts.append(candidate.part(asking, target))
             except CaelError as error:
                 asking.refuse_files(error)
                 left_out.append(f"Auto left {candidate.name} out: {error}")
-        left_out += [SPARED] if spared else []
+        left_out += [spared] if spared else []
         return AutoPart(self.name, target, tuple(parts), tuple(left_out), self)
 
     def solve_many(self, problems: Sequence[Problem], seeds: Sequence[int]) -> list[Estimate]:
         """Several problems of one shape, all networks that are needed trained at once."""
         logs = [Held(problem.log) for problem in problems]
         askings = [Asking(log, (log.target(p.policy),), 0.0) for log, p in zip(logs, problems, strict=True)]
-        rows = [worth(asking, 0, log.rows) for log, asking in zip(logs, askings, strict=True)]
-        lean = [i for i, each in enumerate(rows) if self.learn and each < self.enough]
+        spared = [self.spared(asking, 0, log.rows) for log, asking in zip(logs, askings, strict=True)]
+        lean = [i for i, why in enumerate(spared) if self.learn and why is None]
         trained = self.cael.trained_on([problems[i] for i in lean], [seeds[i] for i in lean]) if lean else []
         learned = dict(zip(lean, (networks for _, networks in trained), strict=True))
         return [
             solved(problem, replace(self, cael=replace(self.cael, seed=seed), seed=seed), learned.get(i, {}))
             for i, (problem, seed) in enumerate(zip(problems, seeds, strict=True))
         ]
+
+    def spared(self, asking: Asking, target: int, rows: int) -> str | None:
+        """Why no network is trained; None where one is."""
+        if asking.log.estimates_logging:
+            return ESTIMATED
+        return SPARED if worth(asking, target, rows) >= self.enough else None
 
     def candidates(self, *, learn: bool) -> list[Estimator]:
         learned = [replace(self.cael, seed=self.seed)] if learn else []

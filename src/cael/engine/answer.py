@@ -133,7 +133,12 @@ class Answer:
         score_range: ScoreRange | None = None,
     ) -> Estimate:
         """The estimate whose contributions are a score of some columns."""
-        sums = self.combination(columns, score)
+        return self.estimate_of(name, self.combination(columns, score), diagnostics, score_range)
+
+    def estimate_of(
+        self, name: str, sums: Combination, diagnostics: Diagnostics, score_range: ScoreRange | None = None
+    ) -> Estimate:
+        """The estimate with these contributions."""
         held = self.log.log if isinstance(self.log, Held) else None
         rows = sums.buckets if held is None else sums.rows
         if (sums.by_bucket or sums.clusters is not None) and sums.independent < FEW_CLUSTERS:
@@ -222,7 +227,11 @@ class Answer:
 
     def of(self, name: str, target: int) -> Estimate:
         """The estimate of one estimator for a target."""
-        return self.part(name, target).estimate(self)
+        return self._estimated(self.part(name, target))
+
+    def _estimated(self, part: Part) -> Estimate:
+        """The estimate of a part, made once."""
+        return self.once(("estimate", self.number, part.name, part.target), lambda: part.estimate(self))
 
     def estimates(self, target: int, asked: Collection[str] = ()) -> tuple[list[Estimate], list[tuple[str, str]]]:
         """The estimates of a target, and (estimator, reason) for those that its weights do not allow."""
@@ -231,7 +240,7 @@ class Answer:
             if part.target != target:
                 continue
             try:
-                estimates.append(part.estimate(self))
+                estimates.append(self._estimated(part))
             except SupportError as error:
                 if part.name in asked:
                     raise

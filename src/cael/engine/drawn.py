@@ -22,15 +22,13 @@ from cael.io.sources import Source
 from cael.log.budget import LEARNING
 from cael.log.flaws import Flaws
 from cael.log.held import Held, Run
-from cael.log.keys import seeded
+from cael.log.keys import SALT, seeded
 from cael.log.logged import LoggedData
 from cael.log.pieces import Piece, Reading, flaws_of, piece_of
 from cael.log.row_checks import Contradicted
 from cael.log.targets import Target
 from cael.policies.policy import Policy
 
-SALT = 0x5A3B1E5A3B1E
-"""Keeps the numbers of the sample apart from those of the folds."""
 CLUSTERED = 4
 """Of clusters, whose number and sizes are not known, so many times as many are looked at."""
 SLACK = 2

@@ -11,7 +11,6 @@ from typing import final
 import numpy as np
 
 from cael.common.types import Floats
-from cael.engine.score import Score
 from cael.errors import InputError, positive_int
 from cael.estimators.estimator import Estimator
 from cael.estimators.several import Looked, Several, bucketed, consistent
@@ -43,14 +42,14 @@ class Combined(Several):
 
     @final
     def merged(self, looked: Looked) -> Estimate:
-        shares, sums = self.shares(looked), [estimate.sums for estimate in looked.estimates]
-        constant = sum(share * one.constant for share, one in zip(shares, sums, strict=True) if one)
-        coefficients = np.stack([one.coefficients for one in sums if one])
+        shares, sums = self.shares(looked), [estimate.sums for estimate in looked.estimates if estimate.sums]
+        constant = sum(share * one.constant for share, one in zip(shares, sums, strict=True))
+        coefficients = np.stack([one.coefficients for one in sums])
         diagnostics = reduce(of_contrast, [estimate.diagnostics for estimate in looked.estimates])
         floor = floor_of(looked, shares)
         diagnostics = with_warnings(replace(diagnostics, stderr_floor=floor), (self._note(shares),))
-        score = Score(float(constant), shares @ coefficients)
-        return looked.answer.estimate(self.name, tuple(looked.answer.index), score, diagnostics)
+        together = replace(sums[0], constant=float(constant), coefficients=shares @ coefficients)
+        return looked.answer.estimate_of(self.name, together, diagnostics)
 
     def _note(self, shares: Floats) -> str:
         pairs = zip(shares, self.candidates, strict=True)

@@ -1,7 +1,7 @@
-"""How often `learn` ships a policy, how often that is worse than the old one, and how much of the possible gain it gets.
+"""How often `learn` ships a policy, how often that is worse than the old one, and what share of the gain it gets.
 
     python -m cael.experiments.shipping run  --out results/shipping.jsonl --logs 30 --jobs 2 [--seconds 500]
-    python -m cael.experiments.shipping page --rows results/shipping.jsonl --out docs/results/shipping.md
+    python -m cael.experiments.shipping page --rows results/shipping.jsonl --out docs/results/shipping.inc
 
 Log t of a world is that of seed --seeds + t; what is tuned is tuned on seeds below 7000. The true value of the learned
 policy, of the old one and of the best one come from the world. Worlds whose name begins with "nothing" have no better
@@ -103,7 +103,7 @@ def row_of(name: str, seed: int, options: dict[str, Any]) -> dict[str, Any]:
     return {
         **row, "decision": learned.decision, "value": float(world.value(learned.policy)), "lift": learned.lift.value,
         "bound": learned.bound, "level": learned.verdict.level, "candidate": learned.chosen.candidate,
-        "play": learned.chosen.play, "hopeful": bool(learned.chosen.promise > 0), "seconds": round(seconds, 2),
+        "play": learned.chosen.play, "seconds": round(seconds, 2),
     }  # fmt: skip
 
 

@@ -184,6 +184,22 @@ def matrix(
     return (blocks[0] if len(blocks) == 1 else np.hstack(blocks)), notes, wrong
 
 
+def context_names(source: Source, columns: Sequence[str]) -> tuple[str, ...]:
+    """A name for each of the numbers that these columns become."""
+    names: list[str] = []
+    for name in columns:
+        chunks, kind = source.chunks(name), source.type_of(name)
+        if is_list(kind) or (is_text(kind) and looks_like_lists(chunks)):
+            width = _list_block(name, chunks, cells.numbers)[0].shape[1]
+            names += [f"{name}[{at}]" for at in range(width)]
+        elif is_text(kind):
+            _, distinct, missing = cells.labels(name, chunks)
+            names += [f"{name}={value}" for value in (*distinct, *(["(missing)"] if missing else []))]
+        else:
+            names.append(name)
+    return tuple(names)
+
+
 def _list_block(name: str, chunks: list[Any], cast: Cast) -> tuple[Floats, list[Flaw]]:
     lengths, (entries,), wrong = cells.lists(name, chunks, cast)
     if len(lengths) == 0:

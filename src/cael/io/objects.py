@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cael.errors import InputError, PolicyError
+from cael.io.encode import Actions
 from cael.io.specs import PolicySpec
 from cael.policies.from_model import FromModel, reason
 from cael.policies.policy import Policy
@@ -36,6 +37,26 @@ def attribute(name: str, what: str, example: str) -> Any:
             raise PolicyError(f"{what}: {module_name} has no attribute {path!r}.")
         subject = getattr(subject, part)
     return subject
+
+
+def load_learned(path: str, actions: Actions, logging: Policy | None) -> Policy:
+    """The policy that `cael.learn` saved to a file, for a log with these actions.
+
+    The module that knows its parts is named by text: it builds on the engine, which builds on this one.
+    """
+    read_policy = importlib.import_module("cael.learning.saved").read_policy
+    try:
+        policy: Any = read_policy(path, logging)
+    except OSError as error:
+        raise PolicyError(f"policy 'learned:{path}': the file cannot be read: {error.strerror}.") from None
+    known = policy.labels or tuple(range(policy.n_actions))
+    if tuple(actions.labels) != known:
+        raise PolicyError(
+            f"policy 'learned:{path}' was learned for the actions {Actions(known).shown()}; this log has "
+            f"{actions.shown()}. Give the table of actions that it was learned with (--actions, --n-actions)."
+        )
+    learned: Policy = policy
+    return learned
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any, final
 import numpy as np
 
 from cael.common.types import Ints
-from cael.errors import NeedsError
+from cael.errors import NeedsError, PolicyError
 from cael.io.files import format_of
 from cael.io.sources import Source
 from cael.policies.labelled import index_of, names_in
@@ -21,12 +21,14 @@ from cael.policies.labelled import index_of, names_in
 @dataclass(frozen=True, eq=False)
 class Originals:
     """The table of a log. kept: (n,) rows of it that are in the log, None for all. id_name: the column of decision ids.
-    given: the frame that it was made from, where it is in memory. Columns of files are read when they are asked for."""
+    outcomes: columns that no policy may see. given: the frame that it was made from, where it is in memory. Columns of
+    files are read when they are asked for."""
 
     source: Source | None
     kept: Ints | None = None
     id_name: str | None = None
     given: Any = None
+    outcomes: tuple[str, ...] = ()
     _read: dict[tuple[str, ...], Any] = field(default_factory=dict)
 
     @property
@@ -53,6 +55,7 @@ class Originals:
 
     def frame(self, columns: Sequence[str], rows: slice | Ints) -> Any:
         """Columns of some rows of the log, as a frame of the library that made the table; of files, of pandas."""
+        refuse_outcomes(columns, self.outcomes)
         at = rows if self.kept is None else self.kept[rows]
         if self.given is not None and hasattr(self.given, "iloc"):
             return self.given[list(columns)].iloc[at].reset_index(drop=True)
@@ -80,6 +83,16 @@ class Originals:
                 [pa.chunked_array(parts) if parts else pa.nulls(0) for parts in chunks], list(columns)
             )
         return self._read[columns]
+
+
+def refuse_outcomes(columns: Sequence[str], outcomes: Sequence[str]) -> None:
+    """Refuse a model that looks at what was earned."""
+    seen = [name for name in columns if name in outcomes]
+    if seen:
+        raise PolicyError(
+            f"the model of a policy was trained on the column {seen[0]!r}, which is the reward: a policy decides before "
+            "it is known. Train it on what was known before the decision."
+        )
 
 
 def _some(table: Any, rows: slice | Ints) -> Any:

@@ -26,7 +26,7 @@ from cael.io.encode import (
 from cael.io.files import format_of
 from cael.io.kinds import is_list, is_text
 from cael.io.long import long_policy
-from cael.io.objects import load_object
+from cael.io.objects import load_learned, load_object
 from cael.io.sources import Source
 from cael.io.specs import HELP, PolicySpec, parse
 from cael.policies.mixture import Mixture
@@ -72,6 +72,8 @@ def build(given: str | Mapping[str, Any] | PolicySpec, rows: Rows, logging: Poli
         return logging
     if spec.kind == "python":
         return load_object(spec)
+    if spec.kind == "learned":
+        return load_learned(spec.what, rows.actions, logging)
     try:
         if spec.kind == "table" or (spec.kind in ("softmax", "greedy") and format_of(spec.what)):
             return long_policy(spec, rows.source, rows.actions, rows.kept, rows.id)

@@ -20,6 +20,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "choice": ("epsilon",),
     "softmax": ("temperature", "actions"),
     "greedy": ("epsilon", "actions"),
+    "learned": (),
     "python": ("actions", "columns"),
     "uniform": (),
     "logging": (),
@@ -39,6 +40,7 @@ choice:COLUMN               the action that it chooses; epsilon=
 softmax:SCORES              scores: a column of lists, a pattern, or a file
                             with a column 'score'; temperature=
 greedy:SCORES               the best score; epsilon=
+learned:FILE                a policy that cael learn saved
 python:MODULE:ATTRIBUTE     a fitted classifier or Pipeline, a function or a
                             policy of cael; the module is imported, so it
                             runs; actions=a|b, columns=x|y for a function

@@ -40,9 +40,8 @@ class Folder:
 
 
 def _remove(path: Path) -> None:
-    if path in LEFTOVERS:  # not in a child process, which shares the object and not the duty
-        shutil.rmtree(path, ignore_errors=True)
-        LEFTOVERS.discard(path)
+    shutil.rmtree(path, ignore_errors=True)
+    LEFTOVERS.discard(path)
 
 
 def temporary(name: str) -> Folder:

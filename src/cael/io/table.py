@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings as python_warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
@@ -16,7 +17,7 @@ from cael.errors import InputError, LogError, PolicyError
 from cael.io import cells
 from cael.io.cells import Flaw
 from cael.io.eligibility import calendar_of, named_eligible
-from cael.io.encode import Actions, read_actions
+from cael.io.encode import Actions, context_names, read_actions
 from cael.io.logging_models import NONE, WORD, leaves_propensities, logging_model
 from cael.io.numpy_files import load_log, load_policy
 from cael.io.originals import Originals
@@ -64,7 +65,8 @@ class LogTable:
         """What the log calls its actions, and these of its rows."""
         if self._rows is None:
             return Names(self.actions, False, len(self.log), rows)
-        return names_of(self._rows, len(self.log), rows)
+        rewards = tuple(filter(None, (self.columns.reward, *(self.columns.metric or ()))))
+        return names_of(self._rows, len(self.log), rows, rewards)
 
     def policy(self, spec: PolicyLike | PolicySpec) -> Policy:
         """A policy on the rows of this log, from a spec such as 'choice:best' (see the guide), or from whatever else
@@ -73,6 +75,7 @@ class LogTable:
             return policy_on(spec, self.log.names)
         if self._rows is not None:
             policy = build(spec, self._rows, self.log.logging).matched(self.log.names)
+            refuse_other_contexts(getattr(policy, "contexts", None), self.context_names)
             if isinstance(policy, FromModel):  # a function or a model: one look at it before the whole log
                 head = self.log.take(np.arange(min(16, len(self.log))))
                 probabilities(policy, next(head.batches(width=head.n_actions)))
@@ -80,9 +83,24 @@ class LogTable:
         parsed = parse(spec) if not str(spec).endswith(".npy") else str(spec)
         if isinstance(parsed, str):
             return load_policy(parsed, self.source)
-        if parsed.kind not in ("python", "uniform", "logging", "table"):
+        if parsed.kind not in ("python", "learned", "uniform", "logging", "table"):
             raise PolicyError(f"policy '{parsed}': an .npz log has arrays, not columns; name an array or an .npy file.")
         return build(parsed, Rows(Source(self.source, ()), Actions(self.actions), None, None), self.log.logging)
+
+    @cached_property
+    def context_names(self) -> tuple[str, ...] | None:
+        """A name for each context as a number, a value of a text among them; None where the log has no such table."""
+        names = None if self._rows is None else context_names(self._rows.source, self.columns.contexts or ())
+        return names if names is not None and len(names) == self.log.contexts.shape[1] else None
+
+
+def refuse_other_contexts(learned: tuple[str, ...] | None, there: tuple[str, ...] | None) -> None:
+    """Refuse a policy that was learned from other contexts, or from these in another order."""
+    if learned is not None and there is not None and learned != there:
+        raise PolicyError(
+            f"the policy was learned from the contexts {', '.join(learned[:8])}; this log has {', '.join(there[:8])}. "
+            "Name the same columns in the same order (contexts=, --contexts)."
+        )
 
 
 def open_log(
@@ -151,9 +169,9 @@ def open_log(
     )  # fmt: skip
 
 
-def names_of(table: Rows, count: int, rows: slice | Ints | None = None) -> Names:
+def names_of(table: Rows, count: int, rows: slice | Ints | None = None, outcomes: tuple[str, ...] = ()) -> Names:
     """What a log of so many rows calls its actions, and those of its rows that are asked about."""
-    inputs = Originals(table.source, table.kept, table.id, table.source.given)
+    inputs = Originals(table.source, table.kept, table.id, table.source.given, outcomes)
     return Names(table.actions.labels, table.actions.hidden, count, rows, inputs)
 
 

@@ -20,8 +20,9 @@ TOPS, TILTS = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01), (2.0, 1.0, 0.5, 0.25)
 """Shares of the old policy and temperatures that are tried."""
 PENALTY = 10.0
 """Of linear scores, in rows."""
-MANY, CLUSTERS = 20, 8
-"""With more actions than MANY there are clusters of them, so many."""
+CLUSTERS, DOUBT = 8, 100.0
+"""At most so many clusters of actions; and the penalty, in rows, of what the model misses of one: little is left, and
+with a smaller penalty the correction is noise."""
 PROBE = 500
 """Rows by which the spread of scores is measured."""
 
@@ -72,10 +73,7 @@ def plays_for(k: int) -> tuple[Play, ...]:
 def scored(name: str, scorers: list[Scorer], evidence: Evidence) -> Candidate:
     """A candidate by its scorers."""
     rows = np.arange(min(PROBE, len(evidence)))
-    parts = [
-        scorers[-1].on(batch, evidence.table[own].astype(np.float64)).var(axis=1)
-        for own, batch, _ in evidence.blocks(rows)
-    ]
+    parts = [scorers[-1].on(batch, evidence.predicted(own)).var(axis=1) for own, batch, _ in evidence.blocks(rows)]
     spread = float(np.sqrt(np.concatenate(parts).mean()))
     return Candidate(name, tuple(scorers), plays=plays_for(evidence.log.n_actions), spread=spread)
 
@@ -124,7 +122,7 @@ def _linear(products: Floats, sums: Floats, centre: Floats, scale: Floats) -> Li
 def clusters(evidence: Evidence, allowed: Array | None, seed: int) -> Candidate:
     """POTEC's two stages (Saito, Yao and Joachims 2025) by regression: what CAEL's model misses of each cluster of
     actions is a linear function of the context, which is added to it; actions are alike where the model says so."""
-    cluster = clusters_of(evidence, seed)
+    cluster = clusters_of(evidence)
     base = network(evidence, allowed, seed).scorers
     which = cluster[evidence.log.actions]
     scorers = [
@@ -134,22 +132,21 @@ def clusters(evidence: Evidence, allowed: Array | None, seed: int) -> Candidate:
     return scored("clusters", list(scorers), evidence)
 
 
-def clusters_of(evidence: Evidence, seed: int) -> Ints:
-    """(k,) clusters of actions by what the model predicts on some rows (k-means)."""
-    from scipy.cluster.vq import kmeans2
-
+def clusters_of(evidence: Evidence) -> Ints:
+    """(k,) clusters of actions of about the same size, along the direction in which what the model predicts for them
+    on some rows differs most."""
     rows = np.linspace(0, len(evidence) - 1, min(64, len(evidence))).astype(np.intp)
-    profile = evidence.table[rows].T.astype(np.float64)
-    profile = profile - profile.mean(axis=0)
-    if not np.ptp(profile) > 0:
-        return np.zeros(len(profile), dtype=np.intp)
-    return np.asarray(kmeans2(profile, CLUSTERS, minit="++", rng=np.random.default_rng(seed))[1], dtype=np.intp)
+    profile = evidence.predicted(rows).T
+    profile -= profile.mean(axis=0)
+    along = profile @ np.linalg.svd(profile, full_matrices=False)[2][0]
+    place = np.argsort(np.argsort(along, kind="stable"), kind="stable")
+    return np.asarray(place * CLUSTERS // len(place), dtype=np.intp)
 
 
 def missed(evidence: Evidence, which: Ints, keep: Array) -> tuple[Floats, Floats]:
-    """(c, d) slopes and (c,) constants of the residual in each cluster, shrunk by PENALTY rows."""
+    """(c, d) slopes and (c,) constants of the residual in each cluster, shrunk by DOUBT rows."""
     x = np.column_stack([np.ones(len(evidence)), evidence.log.contexts])
-    count, pull = int(which.max()) + 1, np.diag(np.full(x.shape[1], PENALTY))
+    count, pull = int(which.max()) + 1, np.diag(np.full(x.shape[1], DOUBT))
     table = np.zeros((CLUSTERS, x.shape[1]))
     for cluster in range(count):
         rows = np.flatnonzero(keep & (which == cluster))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, final
 
 from cael.common.types import Floats
@@ -41,4 +41,13 @@ def certified(
     best = SNDR(outcome)
     panel = [LoggedMean(), best, DR(outcome), DM(outcome), SNIPS(), IPS()]
     asked = ask_question(rows, {"": policy}, Question(), (panel, ()), controls_of([best]), (best.name,))
-    return evaluation_of(asked, level, best, thresholds)
+    return plainly(evaluation_of(asked, level, best, thresholds), best.name.removeprefix("SNDR"))
+
+
+def plainly(evaluation: Evaluation, ending: str) -> Evaluation:
+    """The same, whose estimators have their names without the settings that all of them share."""
+    estimates = tuple(replace(one, estimator=one.estimator.removesuffix(ending)) for one in evaluation.estimates)
+    skipped = tuple((name.removesuffix(ending), why) for name, why in evaluation.skipped)
+    headline = evaluation.headline.removesuffix(ending)
+    verdict = replace(evaluation.verdict, estimator=headline)
+    return replace(evaluation, estimates=estimates, skipped=skipped, headline=headline, verdict=verdict)

@@ -21,6 +21,10 @@ from cael.policies.policy import Uniform, probabilities
 
 PESSIMISM = 0.5
 """Standard errors that are taken off a lift before the best is chosen: of many candidates the best one is lucky."""
+HOPE = 1.5
+"""Standard errors by which the lift of the chosen one must exceed what is asked for: with less its certificate would
+hardly hold, and where nothing is better, every certificate is another chance to err."""
+NOTHING = 1e-300
 ROOM = 1.5
 """The certificate must rest on so many times the effective sample size below which it is refused."""
 
@@ -93,8 +97,8 @@ class Measured:
 @final
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """path: all that was tried. rule: the chosen one, learned from all rows. point: of it. hopeful: whether a lift is to
-    be expected of it."""
+    """path: all that was tried. rule: the chosen one, learned from all rows. point: of it. hopeful: whether a lift is
+    to be expected of it."""
 
     path: tuple[PathPoint, ...]
     rule: Rule
@@ -115,7 +119,12 @@ def chosen(
             rules.append(rule_of(candidate, play, allowed))
     best = int(np.argmax([point.promise for point in points]))
     points[best] = replace(points[best], chosen=True)
-    return Choice(tuple(points), rules[best], points[best], points[best].promise > 0)
+    return Choice(tuple(points), rules[best], points[best], is_hopeful(points[best], limits))
+
+
+def is_hopeful(point: PathPoint, limits: Limits) -> bool:
+    """Whether a candidate is worth a certificate."""
+    return point.promise > 0 and point.lift - HOPE * point.error > limits.min_lift
 
 
 def tried(
@@ -126,8 +135,8 @@ def tried(
     totals = [Totals(len(evidence)) for _ in plays]
     for fold in range(evidence.folds):
         for rows, batch, old in evidence.blocks(np.flatnonzero(evidence.fold == fold)):
-            known = evidence.table[rows].astype(np.float64)
-            for total, p in zip(totals, advised(candidate, fold, batch, old, known, allowed), strict=True):
+            tables = advised(candidate, fold, batch, old, evidence.predicted(rows), allowed)
+            for total, p in zip(totals, tables, strict=True):
                 total.add(evidence, rows, p, old)
     return plays, [total.measured(evidence) for total in totals]
 
@@ -168,7 +177,9 @@ def point_of(
     spread = (1 - e) * share * rule.spread + e * explored.spread
     error = spread / np.sqrt(n)
     careful = lift - PESSIMISM * error
-    passes = float(ndtr((careful - limits.min_lift) / (spread / np.sqrt(left)) - quantile(limits.two_sided)))
+    passes = float(
+        ndtr((careful - limits.min_lift) / max(spread / np.sqrt(left), NOTHING) - quantile(limits.two_sided))
+    )
     changed = (1 - e) * share * rule.changed + e * explored.changed
     promise = careful * passes if spread > 0 and careful > limits.min_lift else min(careful - limits.min_lift, 0.0)
     second = 1 + (share * (1 - e)) ** 2 * (rule.second - 1)

@@ -53,6 +53,10 @@ class Evidence:
             batch = self.log.whole.part(rows[part])
             yield rows[part], batch, probabilities(self.old, batch)
 
+    def predicted(self, rows: Ints) -> Floats:
+        """(b, k) what the model predicts for some rows."""
+        return self.table[rows].astype(np.float64)
+
     def some(self, most: int) -> Evidence:
         """At most so many of the rows, evenly spaced; its model is not cross-fitted any more."""
         rows = np.linspace(0, len(self) - 1, min(len(self), most)).astype(np.intp)
@@ -88,7 +92,7 @@ class Evidence:
 
     def gains(self, rows: Ints) -> Floats:
         """(b, k) doubly robust scores of all actions of some rows, less that of the old policy."""
-        z = self.table[rows].astype(np.float64)
+        z = self.predicted(rows)
         z -= (self.usual[rows] + self.left[rows])[:, None]
         z[np.arange(len(rows)), self.log.actions[rows]] += self.pull[rows]
         return self._eligible(z, rows)

@@ -77,9 +77,8 @@ def seen_on(policy: LearnedPolicy, evidence: Evidence) -> Seen:
     facts = facts_of(rows, away, evidence, new, old)
     if tree is not None:
         leaf = tree.leaves(evidence.log.contexts)
-        leaves = {
-            int(node): facts_of(np.flatnonzero(leaf == node), away, evidence, new, old) for node in np.unique(leaf)
-        }
+        rows_of = {int(node): np.flatnonzero(leaf == node) for node in np.unique(leaf)}
+        leaves = {node: facts_of(own, away, evidence, new, old) for node, own in rows_of.items()}
         return Seen(facts, tree, None, leaves, moved(old.mean(axis=0), new.mean(axis=0)), decides)
     tree, agrees = imitation(evidence, new)
     return Seen(facts, tree, agrees, {}, moved(old.mean(axis=0), new.mean(axis=0)), decides)
@@ -134,7 +133,7 @@ def explanation(policy: LearnedPolicy, seen: Seen) -> str:
         f"expects {facts.new:.4g} of it and {facts.old:.4g} of the old policy."
     ]
     if seen.agrees is None:
-        lines += ["The tree:", *tree_lines(policy, seen)]
+        lines += ["The tree, with how many decisions change, and the expected reward:", *tree_lines(policy, seen)]
     elif seen.agrees >= ALIKE:
         lines += [f"A tree that makes {seen.agrees:.0%} of its decisions:", *tree_lines(policy, seen)]
     if seen.decides and seen.decides[0][1] > 0:
@@ -172,10 +171,7 @@ def leaf_words(policy: LearnedPolicy, seen: Seen, node: int) -> str:
     facts = seen.leaves.get(node)
     if facts is None:
         return what
-    return (
-        f"{what}  ({facts.share:.0%} of the rows; {facts.changed:.0%} of the decisions change; expected reward "
-        f"{facts.old:.4g} -> {facts.new:.4g})"
-    )
+    return f"{what}  ({facts.share:.0%} of the rows; {facts.changed:.0%} change; {facts.old:.3g} -> {facts.new:.3g})"
 
 
 def label_of(policy: LearnedPolicy, action: int) -> str:

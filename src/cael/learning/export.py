@@ -18,7 +18,7 @@ MOST_SCORES = 200
 
 
 def as_python(policy: LearnedPolicy, name: str) -> str:
-    """A function of a row, a mapping of names of contexts to numbers, that gives the action; None: as the old policy."""
+    """A function of a row, a mapping of names of contexts to numbers, that gives the action; None: as the old one."""
     if not name.isidentifier():
         raise PolicyError(f"the name of a function must be a Python identifier; got {name!r}.")
     rule = exportable(policy)
@@ -50,16 +50,16 @@ def words(policy: LearnedPolicy) -> str:
 
 def exportable(policy: LearnedPolicy) -> Any:
     """The tree, or the scores that name one action for each context."""
-    rule = policy.rule
+    rule: Any = policy.rule
     if isinstance(rule, TreeRule):
         return rule
-    if isinstance(rule, ScoredRule) and rule.play.kind == "greedy" and rule.allowed is None:
-        if isinstance(rule.scorer, LinearScores | SameScores) and policy.n_actions <= MOST_SCORES:
-            return rule.scorer
+    greedy = isinstance(rule, ScoredRule) and rule.play.kind == "greedy" and rule.allowed is None
+    if greedy and isinstance(rule.scorer, LinearScores | SameScores) and policy.n_actions <= MOST_SCORES:
+        return rule.scorer
     raise NeedsError(
-        f"{policy!r} cannot be written as code: trees can, and linear scores of at most {MOST_SCORES} actions that name "
-        "one action. Learn one with candidates=['tree', 'linear'], single=True (--candidates tree linear --single), or "
-        "save it and use cael.read_policy."
+        f"{policy!r} cannot be written as code: trees can, and linear scores of at most {MOST_SCORES} actions that "
+        "name one action. Learn one with candidates=['tree', 'linear'], single=True (--candidates tree linear "
+        "--single), or save it and use cael.read_policy."
     )
 
 

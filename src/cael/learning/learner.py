@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 from cael.embedding.settings import Growth
 from cael.engine.asking import as_engine_log
 from cael.errors import InputError, NeedsError, choose, positive_int
 from cael.judging.thresholds import Thresholds
+from cael.learning.advice import KEEP, SHIP, Learned, labelled
 from cael.learning.candidates import KINDS, Candidate
 from cael.learning.certificate import certified
 from cael.learning.choice import Choice, chosen, few_actions
 from cael.learning.evidence import Evidence, gathered, most_rows
 from cael.learning.explained import MOST_ROWS
-from cael.learning.learned import KEEP, SHIP, Learned
 from cael.learning.learned_policy import LearnedPolicy
 from cael.learning.limits import Limits
 from cael.learning.old_policy import Old, old_of
@@ -41,6 +43,7 @@ def learn(
     max_changed: float = 1.0,
     explore: float = 0.0,
     max_actions: int | None = None,
+    single: bool = False,
     level: float = 0.95,
     certify: float = CERTIFY,
     budget: float | None = None,
@@ -50,17 +53,18 @@ def learn(
     """A better policy than the one that made the log, if the log can show one; else the advice to keep the old one.
 
     The log is split once. One part learns: each kind of candidate is learned without every fold of it, and judged on
-    that fold; the most promising is learned again from all of it. The other part took no part in this, and certifies the
-    choice: "ship" is said where the lower bound of its lift there, at the one-sided `level`, is above `min_lift`. So a
-    policy that is no better than the old one is shipped in at most 1 - level of all logs.
+    that fold; the most promising one is learned again from all of it. The other part took no part in this, and
+    certifies the choice: "ship" is said where the lower bound of its lift there, at the one-sided `level`, is above
+    `min_lift`. So a policy that is no better than the old one is shipped in at most 1 - level of all logs.
 
-    candidates: kinds to try, of "best_arm" (one order of the actions for all contexts), "linear" (linear scores), "ridge",
-    "cael" (the reward model of CAEL), "clusters" (POTEC's two stages), "tree" (a policy tree). Those that score actions
-    are played on the best-scored share of the old policy, or tilted towards them, from cautious to greedy.
-    depth: questions of a tree, one below the other. min_lift: in units of the reward. max_changed: share of decisions
-    that may differ from those of the old policy. explore: share of decisions that are drawn uniformly, so that the next
-    log can be evaluated, too. max_actions: how many actions may be advised. certify: share of the rows kept for the
-    certificate. budget: seconds of training at most.
+    candidates: kinds to try, of "best_arm" (one order of the actions for all contexts), "linear" (linear scores),
+    "ridge", "cael" (the reward model of CAEL), "clusters" (POTEC's two stages), "tree" (a policy tree). Those that
+    score actions are played on the best-scored share of the old policy, or tilted towards them, from cautious to
+    greedy. depth: questions of a tree, one below the other. min_lift: in units of the reward. max_changed: share of
+    decisions that may differ from those of the old policy. explore: share of decisions that are drawn uniformly, so
+    that the next log can be evaluated, too. max_actions: how many actions may be advised. single: only policies that
+    name one action for a context, which can be written as code. certify: share of the rows kept for the certificate.
+    budget: seconds of training at most.
 
     A log in files is learned from a sample, and certified on all other rows.
 
@@ -71,7 +75,7 @@ def learn(
     True
     """
     limits = Limits(min_lift, max_changed, explore, max_actions, level)
-    for kind in refuse_none(candidates):
+    for kind in (kinds := refuse_none(candidates)):
         choose("candidates", kind, tuple(KINDS))
     positive_int("depth", depth)
     engine, growth = as_engine_log(log), Growth(budget=budget)
@@ -80,9 +84,10 @@ def learn(
     old = old_of(engine, split.sample, split.learn)
     evidence = gathered(split.learn, old.policy, growth, FOLDS, seed, exact=old.exact)
     allowed = None if max_actions is None else few_actions(evidence, max_actions)
-    tried = [KINDS[kind](depth)(evidence, allowed, seed) for kind in dict.fromkeys(candidates)]
+    tried = [KINDS[kind](depth)(evidence, allowed, seed) for kind in dict.fromkeys(kinds)]
+    tried = [decisive(candidate) for candidate in tried] if single else tried
     choice = chosen(evidence, tried, limits, allowed, split.left)
-    return concluded(evidence, tried, choice, limits, split, old, thresholds)
+    return labelled(concluded(evidence, tried, choice, limits, split, old, thresholds), *names_of(log))
 
 
 def refuse_none(candidates: Sequence[str]) -> tuple[str, ...]:
@@ -91,6 +96,19 @@ def refuse_none(candidates: Sequence[str]) -> tuple[str, ...]:
     if not kinds:
         raise InputError(f"candidates: name at least one kind of policy to learn, of {', '.join(KINDS)}.")
     return kinds
+
+
+def names_of(log: LoggedData | ScannedLog) -> tuple[tuple[Any, ...] | None, tuple[str, ...] | None]:
+    """The labels of the actions and the names of the contexts, of a log that was read from a table."""
+    if isinstance(log, ScannedLog):
+        return tuple(log.actions.labels), tuple(log.columns.contexts or ())
+    table = log.table
+    return (None, None) if table is None else (tuple(table.actions), table.context_names)
+
+
+def decisive(candidate: Candidate) -> Candidate:
+    """With the plays alone that name one action."""
+    return replace(candidate, plays=tuple(play for play in candidate.plays if play.kind == "greedy"))
 
 
 def concluded(

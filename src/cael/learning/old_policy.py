@@ -9,7 +9,7 @@ from cael.common.types import Floats
 from cael.engine.drawn import Sample
 from cael.engine.nuisances import fitted_to
 from cael.errors import NeedsError
-from cael.log.held import Held
+from cael.log.held import Held, Run
 from cael.log.logged import Batch, LoggedData
 from cael.policies.fitted import FittedLogging
 from cael.policies.label_fit import LabelModel
@@ -60,9 +60,7 @@ def old_of(log: Any, sample: Sample, rows: LoggedData) -> Old:
     if known is not None and known.complete and (isinstance(log, Held) or as_function(log)):
         estimated = isinstance(known, EstimatedLogging)
         return Old(known, not estimated, (ESTIMATED,) if estimated else ())
-    fitted = fitted_to(
-        Sample(rows, sample.piece if len(rows) == len(sample.log) else piece_of_rows(rows), sample.of, sample.counts)
-    )
+    fitted = fitted_to(Sample(rows, Run(rows, 0, len(rows)).piece(slice(0, len(rows))), sample.of, sample.counts))
     words = () if known is not None else (fitted.fit.sentence,)
     return Old(modelled(fitted), False, words)
 
@@ -77,13 +75,6 @@ def as_function(log: Any) -> bool:
     """Whether the logging policy of a log in files is a function of the contexts, not of columns."""
     target = log.logging
     return target is not None and target.spec is None and not isinstance(target.policy, EstimatedLogging)
-
-
-def piece_of_rows(rows: LoggedData) -> Any:
-    """Some rows in memory as the engine reads them."""
-    from cael.log.held import Run
-
-    return Run(rows, 0, len(rows)).piece(slice(0, len(rows)))
 
 
 def modelled(fitted: FittedLogging) -> ModelledOld:

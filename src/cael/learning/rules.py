@@ -45,8 +45,8 @@ class ScoredRule(Rule):
 @dataclass(frozen=True, eq=False)
 class TreeRule(Rule):
     """A decision tree. Node i sends rows whose context `feature[i]` is at most `threshold[i]` to node `low[i]`, others
-    to `high[i]`; a leaf has feature -1, and plays `action[i]`, or what the old policy plays where that is KEEP or is not
-    an action that the old policy plays on the row."""
+    to `high[i]`; a leaf has feature -1, and plays `action[i]`, or as the old policy where that is KEEP, or an action
+    that the old policy never plays on the row."""
 
     feature: Ints
     threshold: Floats

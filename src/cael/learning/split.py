@@ -1,4 +1,4 @@
-"""Which rows learn and choose, and which are kept for the certificate: by a hash of their keys, in memory and in files."""
+"""Which rows learn and choose, and which are kept for the certificate, by a hash of their keys."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any, final
 
 import numpy as np
 
-from cael.engine.drawn import SALT, Sample, sample_in_memory, sample_of, with_logging
+from cael.engine.drawn import Sample, sample_in_memory, sample_of, with_logging
 from cael.errors import InputError, LogError
 from cael.log.held import Held
-from cael.log.keys import seeded
+from cael.log.keys import SALT, seeded
 from cael.log.logged import LoggedData
 
 FEWEST = 40

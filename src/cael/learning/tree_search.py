@@ -94,7 +94,8 @@ class Search:
         return np.sort(np.argsort(-gained, kind="stable")[:MOST_FEATURES])
 
     def _leaf(self, gains: Floats, rows: Ints) -> tuple[float, Node]:
-        squares = np.bincount(self.evidence.log.actions[rows], self.evidence.pull[rows] ** 2, gains.shape[1])
+        pull = self.evidence.pull[rows] ** 2
+        squares = np.bincount(self.evidence.log.actions[rows], pull, gains.shape[1]).astype(np.float64)
         best = self.leaves(gains.sum(axis=0), squares, np.array(len(rows)))
         return float(best.value), Leaf(int(best.action))
 
@@ -124,8 +125,9 @@ class Sums:
         from scipy.sparse import csr_array
 
         hot = csr_array((np.ones(len(code)), (code, np.arange(len(code)))), shape=(size, len(code)))
-        squares = np.bincount(code * self.k + self.actions, self.squares, size * self.k).reshape(size, self.k)
-        return np.asarray(hot @ self.gains), squares, np.bincount(code, minlength=size).astype(np.float64)
+        squares: Floats = np.bincount(code * self.k + self.actions, self.squares, size * self.k).astype(np.float64)
+        counts: Floats = np.bincount(code, minlength=size).astype(np.float64)
+        return np.asarray(hot @ self.gains), squares.reshape(size, self.k), counts
 
     def bins(self, feature: int) -> int:
         return len(self.search.cuts[feature]) + 1

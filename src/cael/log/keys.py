@@ -13,6 +13,8 @@ from cael.common.types import Array, Ints
 FILE_BITS = 44
 """A row's place is its row number in its file, with the number of the file in the bits above."""
 
+SALT = 0x5A3B1E5A3B1E
+"""Keeps the numbers by which rows are sampled apart from those of the folds."""
 
 GOLDEN, FIRST, SECOND = (np.uint64(x) for x in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 

@@ -22,7 +22,7 @@ from cael.io.roles import Columns
 from cael.io.sources import Source
 from cael.log.eligible import Eligible
 from cael.log.flaws import Flaws, counted
-from cael.log.keys import FILE_BITS, distinct_keys, folds_of_keys
+from cael.log.keys import FILE_BITS, SALT, distinct_keys, folds_of_keys, seeded
 from cael.log.logged import Batch, at_rows
 from cael.log.measure import Measure
 from cael.log.scratch import Scratch
@@ -34,7 +34,8 @@ class Door:
     """How the columns of a log become arrays; the same for every batch. roles: of those that are needed, the others
     None. categories: whether contexts may be text, which becomes columns of 0 and 1. calendar: of eligible actions.
     fillings: of contexts with missing numbers; look: they are found in the rows at hand. measures: the metrics that are
-    summed, the first of which is the reward; none: the reward alone."""
+    summed, the first of which is the reward; none: the reward alone. portion: (number, seed) where only rows are read
+    whose own number with this seed is larger; None: all rows are."""
 
     roles: Columns
     actions: Actions
@@ -44,6 +45,7 @@ class Door:
     measures: tuple[Measure, ...] = ()
     fillings: Mapping[str, Filling] | None = None
     look: bool = False
+    portion: tuple[int, int] | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -229,7 +231,14 @@ def piece_of(source: Source, door: Door, file: int = 0) -> Piece:
         first=source.origin[1] if source.origin else 0, eligible=rows.eligible,
         metrics=tuple(rows.metrics.values()),
     )  # fmt: skip
-    return measured(whole.only(rows.sound) if rows.flaws else whole, door)
+    piece = measured(whole.only(rows.sound) if rows.flaws else whole, door)
+    return piece if door.portion is None else _within(piece, *door.portion)
+
+
+def _within(piece: Piece, above: int, seed: int) -> Piece:
+    """The rows whose number is above the given one."""
+    rows = np.flatnonzero(seeded(piece.keys, seed, SALT) > np.uint64(above))
+    return replace(piece.only(rows), rows=rows if piece.rows is None else piece.rows[rows])
 
 
 def measured(piece: Piece, door: Door) -> Piece:

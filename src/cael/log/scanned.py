@@ -24,6 +24,7 @@ from cael.io.encode import Actions, action_table, from_log
 from cael.io.kinds import is_text
 from cael.io.logging_models import NONE, WORD, leaves_propensities, logging_model
 from cael.io.missing import Filling, fillings_of
+from cael.io.originals import refuse_outcomes
 from cael.io.reading import Task, batches, fingerprint_of, found_files, opened, tasks_of
 from cael.io.roles import Columns, as_columns, resolve
 from cael.io.sources import Source
@@ -46,7 +47,7 @@ class ScannedLog:
     source: the table that the files make. tasks: the parts that workers read. columns: which column is what.
     memory: the budget. notes: what was done on the way. given_logging: the logging policy, as it was given. calendar:
     of eligible actions, where a table says them. measures: the metrics that a pass sums, the first of which is the
-    reward; none: the reward alone.
+    reward; none: the reward alone. portion: see `Door`.
     `cael.evaluate`, `cael.compare` and `cael.segments` take it in place of a `LoggedData`, with policies that are
     columns (such as "topk:items+chances") or functions of contexts.
     """
@@ -64,6 +65,7 @@ class ScannedLog:
     given_logging: Any = None
     calendar: Calendar | None = None
     measures: tuple[Measure, ...] = ()
+    portion: tuple[int, int] | None = None
 
     @property
     def n_actions(self) -> int:
@@ -106,7 +108,10 @@ class ScannedLog:
 
     def target(self, given: Any) -> Target:
         """The target policy that this means."""
-        return target_of(given, self._head, self.actions, self.columns.id, self.logging)
+        target = target_of(given, self._head, self.actions, self.columns.id, self.logging)
+        if target.policy is not None:
+            refuse_outcomes(target.columns, (str(self.columns.reward), *(self.columns.metric or ())))
+        return target
 
     @property
     def known(self) -> list[str]:
@@ -121,7 +126,7 @@ class ScannedLog:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the sizes and ends of all files and of how they are read; not of every value."""
-        settings = repr((self.columns, self.actions.labels, self.drop_invalid, self.calendar))
+        settings = repr((self.columns, self.actions.labels, self.drop_invalid, self.calendar, self.portion))
         if self.given_logging is not None:
             settings += self.given_logging if isinstance(self.given_logging, str) else type(self.given_logging).__name__
         return fingerprint_of(self.source.files, settings)
@@ -170,7 +175,9 @@ class ScannedLog:
         }  # fmt: skip
         roles = replace(self.columns, **{role: None for role, without in unneeded.items() if without})
         fillings = self.fillings if contexts else None
-        return Door(roles, self.actions, segments, categories, self.calendar, self.measures, fillings)
+        return Door(
+            roles, self.actions, segments, categories, self.calendar, self.measures, fillings, portion=self.portion
+        )
 
     @cached_property
     def fillings(self) -> dict[str, Filling]:
@@ -281,8 +288,10 @@ class ScannedLog:
             tuple(sums.read.get(at, 0) for at in range(len(self.source.files))),
         )
         read = sum(sums.read.values())
+        # Rows that another portion of the log holds are not read here, and are not wrong.
+        bad = min(read - sums.rows, sum(flaws.count for flaws in sums.flaws.values()))
         return RowReport(
-            self.source.name, read, read - sums.rows, tuple(sums.flaws.values()), rows, self.columns.listed()
+            self.source.name, read, bad, tuple(sums.flaws.values()), rows, self.columns.listed()
         )
 
     def most_clusters(self, columns: int) -> int:

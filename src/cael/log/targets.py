@@ -11,7 +11,7 @@ from cael.errors import CaelError, PolicyError
 from cael.io.encode import Actions, columns_of
 from cael.io.files import format_of
 from cael.io.long import long_policy
-from cael.io.objects import load_object
+from cael.io.objects import load_learned, load_object
 from cael.io.originals import Originals
 from cael.io.policy_columns import Rows, build, guess
 from cael.io.roles import CONVENTIONS
@@ -153,6 +153,9 @@ def _from_spec(given: Any, probe: Piece, actions: Actions, id_column: str | None
     if spec.kind == "python":
         policy = load_object(spec).matched(Names(actions.labels, actions.hidden))
         return in_stream(policy, probe, str(spec))
+    if spec.kind == "learned":
+        known = None if logging is None or logging.spec is not None else logging.policy
+        return Target(str(spec), None, load_learned(spec.what, actions, known), True, contexts=True)
     if spec.kind == "table" or (spec.kind in ("softmax", "greedy") and format_of(spec.what)):
         ids = {str(id_column).lower(), *CONVENTIONS["id"]} & {name.lower() for name in open_source(spec.what).names}
         if ids:

@@ -14,6 +14,7 @@ from cael.common.types import Array, Floats, Ints, all_finite, frozen, settle
 from cael.errors import InputError
 from cael.log.logged import FEW, Batch, LoggedData, chunks
 from cael.policies.gate import last_row
+from cael.policies.labelled import labelled, shown
 from cael.policies.policy import Policy, probabilities, support
 
 ACTION_INPUTS = ("auto", "onehot", "features", "both")
@@ -105,7 +106,14 @@ class FixedOutcome(OutcomeModel, FittedOutcome):
     def __post_init__(self) -> None:
         if callable(self.q):
             return
-        q = np.asarray(self.q, dtype=np.float64)
+        array, labels = labelled(self.q)
+        if labels is not None and not labels.in_order:
+            raise InputError(
+                f"FixedOutcome: a frame of predictions has the columns 0 .. {array.shape[-1] - 1} and rows labelled 0, "
+                f"1, 2, ...; got the columns {shown(labels.actions or ())}. Put them into the order of the log: "
+                "frame.loc[index of the log, list(log.action_labels)].to_numpy()."
+            )
+        q = np.asarray(array, dtype=np.float64)
         if q.ndim == 3 and q.shape[2] == 1:
             q = q[:, :, 0]
         if q.ndim not in (1, 2) or q.size == 0 or not all_finite(q):

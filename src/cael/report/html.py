@@ -14,7 +14,7 @@ from cael.common.whole import write_whole
 from cael.errors import InputError, positive_int
 from cael.judging.audits import Audit
 from cael.report import charts
-from cael.report.view import MOST_GROUPS, ends, room, view
+from cael.report.view import MOST_GROUPS, ends, grid, room, view
 from cael.results.calibration import Calibration
 from cael.results.comparison import Comparison
 from cael.results.evaluation import Evaluation
@@ -33,6 +33,7 @@ def render(
     windows: Segments | None = None,
     plan: Plan | None = None,
     calibration: Calibration | None = None,
+    learned: Any = None,
     title: str = "Off-policy evaluation",
     settings: Mapping[str, object] | None = None,
     seed: int | None = None,
@@ -40,6 +41,7 @@ def render(
     """A report as one HTML page: no script, no request, the same bytes for the same results.
 
     evaluation, comparison: at least one of the two; the verdict is that of the evaluation where both are given.
+    learned: what `cael.learn` gave, of which the evaluation is the certificate.
     segments: of one column, or of several by their names. At most four groups, the windows included, are shown with a
     picture and a table, and of twenty others what they say in a sentence; the page stays below 300 KiB.
     settings: what else shall stand in the table of settings, such as file names; every string is escaped. seed: of
@@ -62,6 +64,7 @@ def render(
         "segments": _pictures(groups[:MOST_GROUPS]),
         "paths": [] if evaluation is None else charts.paths(evaluation),
     }
+    page["learned"] = None if learned is None else (learned.sentence(), learned.explain(), grid(learned.sheet()))
     return _template().render(page=page, pictures=pictures)
 
 

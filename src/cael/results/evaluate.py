@@ -128,7 +128,9 @@ def evaluate(
     """
     inference.check_level(level)
     question = question_of(metrics, baseline)
-    asked = asked_about(as_engine_log(log), {"": policy}, estimators, learn, budget, question=question)
+    asked = asked_about(
+        as_engine_log(log), {"": policy}, estimators, learn, budget, headline=headline, question=question
+    )
     warn(asked.answer)
     return evaluation_of(asked, level, headline, thresholds, seed)
 
@@ -140,14 +142,17 @@ def asked_about(
     learn: bool | None,
     budget: float | None = None,
     *,
+    headline: str | Estimator | None = None,
     question: Question | None = None,
     **cuts: Any,
 ) -> Asked:
-    """The answer to the default panel with what was asked for in it. cuts: segments, windows."""
+    """The answer to the default panel with what was asked for in it. headline: by which further metrics are evaluated,
+    too. cuts: segments, windows."""
     panel_by_name, asked = panel_with(estimators, learn, budget)
     every = tuple(panel_by_name.values())
     usual = default_estimator(log, [log.target(policy) for policy in policies.values()], learn, budget)
-    others = {each.name: each for each in (LoggedMean(), usual, SNIPS(), *asked.values())}
+    named = headline.name if isinstance(headline, Estimator) else headline or usual.name
+    others = {each.name: each for each in (LoggedMean(), panel_by_name.get(named, usual), SNIPS())}
     controls = controls_of((SNDR(), *every))
     panels = every, tuple(others.values())
     return ask_question(log, policies, question or Question(), panels, controls, asked, **cuts)

@@ -31,11 +31,12 @@ SHOWN = 8
 class Learned(Shown):
     """A learned policy, and whether it should replace the old one.
 
-    decision: "ship", or "keep" the old policy. reasons: of that, each a sentence. policy: what was learned, a policy like
-    any other. evaluation: its certificate, an evaluation on rows that took no part in learning or choosing it. path:
-    all that was tried, each on rows that it did not see. changed: share of the decisions that it changes. rows: how many learned and chose; the evaluation says how many certified. limits: what it had to
-    keep to. plan: what it would take to show its lift (None: it is shown, or there is none to show). notes: what the
-    certificate assumes. looked: some of the rows that it was learned from, to put it into words.
+    decision: "ship", or "keep" the old policy. reasons: of that, each a sentence. policy: what was learned, a policy
+    like any other. evaluation: its certificate, an evaluation on rows that took no part in learning or choosing it.
+    path: all that was tried, each on rows that it did not see. changed: share of the decisions that it changes. rows:
+    how many learned and chose; the evaluation says how many certified. limits: what it had to keep to. plan: what it
+    would take to show its lift (None: it is shown, or there is none to show). notes: what the certificate assumes.
+    looked: some of the rows that it was learned from, to put it into words.
     """
 
     decision: str
@@ -166,4 +167,7 @@ class Learned(Shown):
 
 def labelled(learned: Learned, labels: tuple[Any, ...] | None, contexts: tuple[str, ...] | None) -> Learned:
     """The same, with names of actions and contexts."""
-    return replace(learned, policy=replace(learned.policy, labels=labels, contexts=contexts))
+    policy, evaluation = replace(learned.policy, labels=labels, contexts=contexts), learned.evaluation
+    if labels is not None and evaluation.overlap is not None:
+        evaluation = replace(evaluation, overlap=evaluation.overlap.labelled(labels))
+    return replace(learned, policy=policy, evaluation=evaluation)

@@ -1,0 +1,159 @@
+"""The command that learns a policy: learn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from cael.cli.large import Large, Opened, open_large
+from cael.cli.options import Columns_, Flag, Judging, Log, MaybeWhole, Out, Printed, Reading, Whole
+from cael.cli.output import Facts, facts_in_memory, save_report, show, writable
+
+if TYPE_CHECKING:
+    from cael.learning.advice import Learned
+
+OK, KEPT = 0, 4
+"""Exit codes: KEPT with --gate, where the decision is to keep the old policy."""
+
+
+@Parameter(name="*", group="Limits")
+@dataclass(frozen=True)
+class Constraints:
+    """What the policy must keep to."""
+
+    min_lift: float = 0.0
+    "The lower bound of the lift must exceed this, in units of the reward."
+    max_changed: float = 1.0
+    "At most this share of the decisions may differ from those of the old policy."
+    explore: float = 0.0
+    "This share of the decisions is drawn uniformly, so that the next log can be evaluated, too."
+    max_actions: MaybeWhole = None
+    "At most so many actions are advised."
+    single: Flag = False
+    "Only policies that name one action for a context, which --code can write."
+
+
+@Parameter(name="*", group="Files")
+@dataclass(frozen=True)
+class Files:
+    """Where the policy goes."""
+
+    save: Path | None = None
+    "Write the policy to this JSON file, which --policy learned:FILE reads."
+    decisions: Path | None = None
+    "Write a table of its decisions on this log to a CSV or Parquet file."
+    code: Path | None = None
+    "Write a tree or linear scores as code to a .py or .sql file."
+
+
+def learn(
+    log: Log,
+    *,
+    columns: Columns_ = None,
+    reading: Reading | None = None,
+    large: Large | None = None,
+    judging: Judging | None = None,
+    candidates: Annotated[Sequence[str], Parameter(consume_multiple=True, negative=())] = (),
+    depth: Whole = 2,
+    limits: Constraints | None = None,
+    level: float = 0.95,
+    certify: float = 0.4,
+    budget: float | None = None,
+    files: Files | None = None,
+    gate: Flag = False,
+    format: Printed = "table",
+    out: Out = None,
+) -> int:
+    """Learn a better policy from this log: ship it, or keep the old one.
+
+    A part of the rows learns and chooses; the others certify the choice. "Ship it" is said where the lower bound of the
+    lift on these is above 0.
+
+    Parameters
+    ----------
+    candidates
+        Kinds of policies to try: best_arm, linear, ridge, cael, clusters, tree; all of them if not given.
+    depth
+        Questions of a tree, one below the other.
+    level
+        Confidence of the lower bound.
+    certify
+        Share of the rows that is kept for the certificate.
+    budget
+        Seconds of training at most.
+    gate
+        Exit with 4 if no policy is shipped.
+    """
+    from cael.learning.learner import DEFAULT
+    from cael.learning.learner import learn as learned_from
+
+    settings, must, where = reading or Reading(), limits or Constraints(), files or Files()
+    writable(out)
+    check_files(where)
+    opened = open_large(log, columns, settings, large or Large(), [])
+    learned = learned_from(
+        opened.rows, candidates=tuple(candidates) or DEFAULT, depth=depth, min_lift=must.min_lift,
+        max_changed=must.max_changed, explore=must.explore, max_actions=must.max_actions, single=must.single,
+        level=level, certify=certify, budget=budget, seed=settings.seed, thresholds=(judging or Judging()).limits(),
+    )  # fmt: skip
+    facts = facts_of(opened)
+    show(learned, format, kind="learned", facts=facts, after=learned.explain().splitlines())
+    write_files(where, learned, opened)
+    if out is not None and facts is not None:
+        save_report(
+            out, facts, learned.policy.kind, evaluation=learned.evaluation, seed=settings.seed, learned=learned,
+            plan=learned.plan,
+        )  # fmt: skip
+    return KEPT if gate and not learned.ships else OK
+
+
+def facts_of(opened: Opened) -> Facts:
+    """What was read, of a log in memory or in files."""
+    if opened.table is not None:
+        return facts_in_memory(opened.table)
+    log: Any = opened.log
+    rows = log.rows or 0
+    return Facts(
+        log.source.name, rows, rows, (), log.n_actions, len(log.columns.contexts or ()), log.columns, log.notes, (),
+        log.actions.labels,
+    )  # fmt: skip
+
+
+def check_files(files: Files) -> None:
+    """Refuse files that cannot be written, before the work is done."""
+    from cael.errors import InputError
+
+    kinds = {"save": (".json",), "decisions": (".csv", ".parquet"), "code": (".py", ".sql")}
+    for name, endings in kinds.items():
+        path = getattr(files, name)
+        if path is not None and path.suffix.lower() not in endings:
+            raise InputError(f"--{name} writes to a file that ends in {' or '.join(endings)}; got {str(path)!r}.")
+        if path is not None and not path.parent.is_dir():
+            raise InputError(f"--{name}: there is no folder {path.parent}.")
+
+
+def write_files(files: Files, learned: Learned, opened: Opened) -> None:
+    """Write what was asked for, and say so."""
+    import sys
+
+    from cael.common.visible import visible
+    from cael.common.whole import whole_file
+    from cael.errors import NeedsError
+    from cael.learning.decisions import write_decisions
+
+    if files.save is not None:
+        learned.save(files.save)
+    if files.code is not None:
+        code = learned.to_sql() if files.code.suffix.lower() == ".sql" else learned.to_python()
+        with whole_file(files.code) as file:
+            file.write(code.encode())
+    if files.decisions is not None:
+        if opened.table is None:
+            raise NeedsError("--decisions needs a log that fits into memory. Use --save, or --code, for larger ones.")
+        write_decisions(learned.policy, opened.table.log, files.decisions)
+    for path in filter(None, (files.save, files.code, files.decisions)):
+        print(f"wrote {visible(str(path))}", file=sys.stderr)
