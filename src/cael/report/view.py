@@ -27,7 +27,7 @@ from cael.results.segmentation import Segments
 from cael.results.sheet import Column, Sheet, level_text, number, signed, text_of
 
 MOST_ROWS = 60
-MOST_GROUPS = 4
+FEW_GROUPS, MOST_GROUPS = 2, 4
 """Segment columns, and windows of time, that a page shows with a picture and a table; of others it gives a sentence."""
 MOST_DECISIONS = 5
 MOST_SENTENCES = 20
@@ -99,7 +99,7 @@ def ends(rows: Sequence[Any], most: int) -> list[Any]:
 
 def room(groups: int) -> tuple[int, int]:
     """How many bars a picture of segments may have, and how many rows its table, where so many groups share a page."""
-    return min(20, 28 // groups), 60 // groups
+    return (min(20, 28 // groups), 60 // groups) if groups <= FEW_GROUPS else (20 // groups, 32 // groups)
 
 
 def view(

@@ -14,7 +14,7 @@ from cael.results.lifts import Lifted
 from cael.results.scope import date_of
 from cael.results.segment_noise import value_of
 
-MOST_POINTS = 40
+MOST_POINTS = 24
 
 
 @final

@@ -12,7 +12,7 @@ from cael.inference.estimate import Estimate
 from cael.inference.intervals import Interval
 from cael.inference.lift import relative_lift
 from cael.inference.shares import chance_positive, relative_interval
-from cael.judging.advice import advice_on
+from cael.judging.remedies import advice_on
 from cael.judging.verdict import Verdict
 from cael.results.decision import Decision
 from cael.results.scope import Scope

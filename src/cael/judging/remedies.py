@@ -1,4 +1,4 @@
-"""Advice: what to do about a check that warns or fails, in one sentence each."""
+"""Remedies: what to do about a check that warns or fails, in one sentence each."""
 
 from __future__ import annotations
 
