@@ -6,11 +6,15 @@ from collections.abc import Sequence
 
 from cael.judging.verdict import Check, by_gravity
 
+EXPLORE = (
+    "Explore more where the new policy goes: the number rests on the reward model there, and more rows would hardly "
+    "help."
+)
 ADVICE = {
     "evidence": "Log the propensity of every decision, so that rows and not a model decide.",
     "effective_rows": "Collect more rows, explore more, or evaluate a policy nearer to the logging policy.",
     "smoothed_rows": "Collect more rows, explore more, or evaluate a policy nearer to the logging policy.",
-    "unsmoothed_rows": "Explore more where the new policy goes: most of the number rests on the reward model.",
+    "unsmoothed_rows": EXPLORE,
     "successes": "Collect more rows: too few successes carry the weight.",
     "largest_share": "Cap the rewards or explore more, so that no single row decides.",
     "skewness": "Cap extreme rewards (cap=) or collect more rows.",
@@ -24,7 +28,7 @@ ADVICE = {
     "propensity_column": "Check that propensities, actions and contexts come from the same rows.",
     "action_effect": "Check that actions and rewards come from the same rows; if they do, collect more rows.",
     "drift": "Evaluate a shorter and recent period, or compare the periods (windows).",
-    "bias": "Explore more where the new policy goes: more rows of this kind would hardly help.",
+    "bias": EXPLORE,
     "dropped": "Mend the rows that were left out instead of dropping them.",
     "trained_here": "Evaluate on rows that the policy's model was not trained on.",
     "sensitivity": "Log the propensities: estimated ones can be wrong by more than the lift survives.",

@@ -146,14 +146,10 @@ class Headline:
         if not self.trusted:
             return advice
         if self.decision.choice == "test" and rows is not None:
-            return [
-                f"About {rough(rows)} rows of this kind would settle it, if the difference is as estimated.",
-                *advice,
-            ][:2]
-        bound = self.lift.diagnostics.bias_bound or 0.0
-        if bound > self.factor * self.lift.error:
-            return [*advice, "More rows of this kind would hardly narrow the interval: it allows for a bias."][:2]
-        return [*advice, f"Four times the rows (about {rough(4 * self.scope.rows)}) would halve the interval."][:2]
+            enough = f"About {rough(rows)} rows of this kind would settle it, if the difference is as estimated."
+            return [enough, *advice][:2]
+        more = f"Four times the rows (about {rough(4 * self.scope.rows)}) would halve the interval."
+        return advice or [more]
 
     def notes(self, *, decided: bool = True) -> tuple[Note, ...]:
         """The sentences for people. decided: with the decision, which a table of several metrics has already."""
