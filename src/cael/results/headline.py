@@ -101,8 +101,9 @@ class Headline:
         """The answer with metric, policy, period and unit."""
         scope, (value, base) = self.scope, self.values
         when = f"{scope.period[:1].upper()}{scope.period[1:]}" if scope.period else "On this log"
-        name = f"the policy {self.policy}" if len(self.policy) <= LONGEST else "the new policy"
-        earned = f"{value} {scope.noun(self.metric)} {scope.unit}".strip() if scope.counted else self._of_metric(value)
+        short = len(self.policy) <= LONGEST and "(" not in self.policy  # what Python prints of an object is no name
+        name = f"the policy {self.policy}" if self.policy and short else "the new policy"
+        earned = f"{scope.amount(value, self.metric)} {scope.unit}" if scope.total else f"{self.metric} of {value}"
         against = f"instead of {base} under {self.baseline_name}"
         if not self.trusted:
             doubt = f"it cannot be said what {name} would have earned"
@@ -111,10 +112,6 @@ class Headline:
         better = "" if self.sign > 0 else ", and less is better"
         open_ = ". This is no significant difference" if self.interval.low <= 0 <= self.interval.high else ""
         return f"{when}, {name} would {verb} {earned} {against}: {self.lift_text}{better}{open_}."
-
-    def _of_metric(self, value: str) -> str:
-        unit = f" {self.scope.unit}" if self.scope.unit else ""
-        return f"{value} of {self.metric}{unit}" if self.scope.total else f"{self.metric} of {value}"
 
     @property
     def chance_text(self) -> str:
@@ -129,7 +126,7 @@ class Headline:
         if self.total is None:
             return None
         value, low, high = alike(self.total)
-        return f"{value} {self.scope.noun(self.metric)} (between {low} and {high})"
+        return f"{self.scope.amount(value, self.metric)} (between {low} and {high})"
 
     @property
     def impact(self) -> str:

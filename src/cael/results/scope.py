@@ -59,6 +59,11 @@ class Scope:
         """What is earned: "clicks", or the name of the metric."""
         return NOUNS.get(metric.lower(), metric) if self.counted else metric
 
+    def amount(self, value: str, metric: str) -> str:
+        """So much of what is earned: "6.2 clicks", "0.62 of revenue"."""
+        noun = self.noun(metric)
+        return f"{value} of {metric}" if noun == metric else f"{value} {noun}"
+
     @property
     def unit(self) -> str:
         """What a value is told for: "per 100 decisions"."""
