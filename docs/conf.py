@@ -11,7 +11,7 @@ from pathlib import Path
 import cael
 
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # cells of %%bash call cael
-os.environ.update(NO_COLOR="1", TERM="dumb", COLUMNS="80", PYTHONIOENCODING="utf-8")
+os.environ.update(NO_COLOR="1", TERM="dumb", COLUMNS="80", PYTHONIOENCODING="utf-8", CAEL_QUIET="1")
 
 project = "cael"
 author = "The cael authors"

@@ -18,6 +18,8 @@ from cael.inference.ratio_bootstrap import Ratios, by_cluster
 from cael.inference.reach import heavier, lacking, reach
 from cael.judging.thresholds import Thresholds
 from cael.log.logged import LogKey
+from cael.results.frames import frame_of_facts
+from cael.results.plots import plot_estimate
 from cael.results.sheet import Column, Note, Sheet
 
 if TYPE_CHECKING:
@@ -357,6 +359,14 @@ class Estimate:
         columns = (Column("fact", head=""), Column("text", head=""))
         notes = tuple(Note(warning, "warn") for warning in self.diagnostics.warnings)
         return Sheet(self.estimator, columns, tuple(self.facts()), notes=notes)
+
+    def to_frame(self, library: str | None = None) -> Any:
+        """One row: the numbers of `to_dict`, as a data frame of pandas, or of polars where that is missing."""
+        return frame_of_facts(self.to_dict(), library)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Its intervals at three levels, on Matplotlib's axes, which are returned."""
+        return plot_estimate(self, axes)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield self.sheet()

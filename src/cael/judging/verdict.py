@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, final
 
 from cael.judging.thresholds import DEFAULT, Thresholds
-from cael.results.sheet import Note, paragraphs
+from cael.results.notebook import paragraphs
+from cael.results.sheet import Note
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult

@@ -25,6 +25,7 @@ from cael.outcomes.ridge import Ridge
 from cael.policies.given import PolicyLike
 from cael.policies.policy import Policy, probabilities
 from cael.results.evaluate import only_estimators, panel
+from cael.results.plots import plot_calibration
 from cael.results.question import refuse_constant_rewards
 from cael.results.sheet import Column, Note, Sheet, Shown, named
 
@@ -133,6 +134,10 @@ class Calibration(Shown):
         styles = tuple(self.check(row.estimator).status for row in self.rows)
         styles = tuple("" if status == "pass" else status for status in styles)
         return Sheet("planted rewards", columns, rows, (Note(self.sentence()),), (), styles)
+
+    def plot(self, axes: Any = None) -> Any:
+        """The coverage of every estimator, on Matplotlib's axes, which are returned."""
+        return plot_calibration(self, axes)
 
 
 def calibrate(

@@ -29,6 +29,7 @@ from cael.policies.given import PolicyLike
 from cael.policies.policy import Policy, logged_probability, probabilities
 from cael.policies.propensity import EstimatedLogging
 from cael.results.lifts import LOGGING
+from cael.results.plots import plot_plan
 from cael.results.question import question_of, refuse_constant_rewards
 from cael.results.sheet import Column, Note, Sheet, Shown, level_text
 
@@ -126,6 +127,10 @@ class Plan(Shown):
         rows = tuple((o.exploration, "never" if o.rows is None else o.rows, o.cost) for o in self.options)
         title = f"level {level_text(self.level)}, power {level_text(self.power)}"
         return Sheet(title, columns, rows, tuple(map(Note, self.sentences())), doubts(self.checks))
+
+    def plot(self, axes: Any = None) -> Any:
+        """Rows needed against the share of exploration, on Matplotlib's axes, which are returned."""
+        return plot_plan(self, axes)
 
 
 def plan(

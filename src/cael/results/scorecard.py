@@ -13,10 +13,12 @@ from cael.inference import intervals as inference
 from cael.inference.estimate import Estimate
 from cael.inference.intervals import Interval
 from cael.inference.lift import moved, relative_lift, rows_to_detect
+from cael.inference.shares import relative_interval
 from cael.judging.verdict import Verdict
 from cael.results.decision import Decision, Finding, decided, rule_of
 from cael.results.lifts import Lifted, direction, within
 from cael.results.metric import Metric
+from cael.results.plots import plot_scorecard
 from cael.results.sheet import Column, Note, Sheet, Shown, by_sentence, level_text
 
 POWER = 0.8
@@ -171,6 +173,15 @@ class Scorecard(Shown):
         notes = (*(decision.note() for decision in self.decisions), Note(self.decision.rule))
         doubts = tuple(Note(doubt, "warn") for doubt in self.doubts())
         return Sheet(title, columns, rows, notes, doubts, tuple(STYLES.get(row.status, "") for row in self.rows))
+
+    def relative_intervals(self) -> list[Interval | None]:
+        """The intervals of the lifts as shares of the baseline's values (Fieller), simultaneous like the others; None
+        where the baseline's value is too near to 0."""
+        return [relative_interval(row.lift, row.baseline, self.factor, self.level) for row in self.rows]
+
+    def plot(self, axes: Any = None) -> Any:
+        """The relative lifts of all metrics, on Matplotlib's axes, which are returned."""
+        return plot_scorecard(self, axes)
 
     def doubts(self) -> list[str]:
         """Caps, and the reasons of all verdicts, each once, with the metrics that they concern."""

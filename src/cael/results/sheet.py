@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, final
 from cael.common.visible import visible
 from cael.inference.intervals import Interval
 from cael.results.frames import frame_of
+from cael.results.notebook import notebook
 from cael.results.pictures import axis, picture
 
 if TYPE_CHECKING:
@@ -149,14 +149,7 @@ class Sheet:
 
     def html(self) -> str:
         """For a notebook."""
-        heads = _tagged("tr", (_tagged("th", [html.escape(column.title)]) for column in self.columns))
-        top = _tagged("thead", [heads]) if self.headed else ""
-        body = (_tagged("tr", (_tagged("td", [html.escape(cell)]) for cell in row)) for row in self.texts())
-        caption = _tagged("caption", [html.escape(visible(self.title))])
-        table = _tagged("table", [caption, top, _tagged("tbody", body)])
-        counted = f"<details><summary>{html.escape(self.counted)}</summary>{bullets(self.more)}</details>"
-        more = counted if self.more else ""
-        return paragraphs(self.lead) + paragraphs(self.summary) + table + bullets(self.notes) + more
+        return notebook(self)
 
     def markdown(self) -> str:
         """For a ticket. Text from the data is escaped: no cell can break out of its table."""
@@ -273,17 +266,6 @@ def by_sentence(pairs: Iterable[tuple[str, str]]) -> list[str]:
     return [f"{', '.join(concerned)}: {sentence}" for sentence, concerned in names.items()]
 
 
-def paragraphs(notes: Sequence[Note]) -> str:
-    """Sentences for a notebook, one below the other."""
-    return "".join(f"<p>{html.escape(note.marked)}</p>" for note in notes)
-
-
-def bullets(notes: Sequence[Note]) -> str:
-    """Sentences for a notebook, as a list."""
-    items = "".join(f"<li>{html.escape(visible(note.sentence))}</li>" for note in notes)
-    return f"<ul>{items}</ul>" if items else ""
-
-
 def escaped(text: str) -> str:
     """Text inside Markdown, on one line."""
     text = visible(text)
@@ -294,10 +276,6 @@ def escaped(text: str) -> str:
 
 def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(map(escaped, cells))} |"
-
-
-def _tagged(tag: str, inside: Iterable[str]) -> str:
-    return f"<{tag}>{''.join(inside)}</{tag}>"
 
 
 def _plain(cell: Cell) -> Any:
