@@ -77,7 +77,7 @@ class SNIPS(Tuned):
     reward when a constant is added, which makes it far better than IPS where rewards have an offset. The interval is
     that of the ratio: contributions are V + w_i (r_i - V) / mean(w).
 
-    clip: as of `IPS`.
+    clip: see `IPS`.
 
     >>> import cael
     >>> log = cael.LoggedData(None, [0, 1, 1], [1.0, 3.0, 5.0], [0.5, 0.5, 0.5])

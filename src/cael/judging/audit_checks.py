@@ -244,7 +244,7 @@ def surprise_check(answer: Answer, limits: Thresholds) -> Check | None:
         return Check("surprise", "pass", mean, "The logged actions are as likely as the logging policy says of itself.")
     how = "less" if mean < 0 else "more"
     message = (
-        f"The logged actions are {how} likely than the logging policy says of itself, by {abs(mean):.3f} nats a row."
+        f"The logged actions are {how} likely than the logging policy says of itself, by {abs(mean):.3f} nats per row."
     )
     return Check("surprise", limits.status("surprise", abs(mean)), mean, message)
 

@@ -37,7 +37,7 @@ TOLD = ("SNDR", "SNIPS")
 """Where the estimate itself is no normalised mean, the sensitivity of the first of these that is there is told."""
 EXAMPLE = 1.5
 MOST = 1e3
-"""Larger factors are not told apart."""
+"""Larger factors count as this one."""
 
 
 @final

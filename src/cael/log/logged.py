@@ -98,7 +98,7 @@ class Batch:
     some = part
 
     def parts(self, width: int | None = None, bytes_each: int = BATCH_BYTES) -> Iterator[Batch]:
-        """Parts of the rows, with at most `bytes_each` for `width` numbers a row, by default one for each action."""
+        """Parts of the rows, with at most `bytes_each` for `width` numbers per row, by default one for each action."""
         return (self.part(rows) for rows in chunks(len(self), width or self.n_actions, bytes_each))
 
     def in_parts(self, ask: Callable[[Batch, slice], Array], width: int | None = None) -> Array:

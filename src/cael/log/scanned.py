@@ -249,8 +249,8 @@ class ScannedLog:
         self, *, contexts: bool = False, propensities: bool = True, segments: tuple[str, ...] = (),
         columns: Sequence[str] = (), numbers: int = 0, ids: bool = False,
     ) -> Reading:  # fmt: skip
-        """Which columns a pass reads, and how many rows at a time. columns: further ones. numbers: that each row takes
-        besides."""
+        """Which columns a pass reads, and how many rows at a time. columns: further ones. numbers: what else each row
+        takes."""
         for name in segments:
             self.source.need(name)
         door = self.door(contexts=contexts, segments=segments, propensities=propensities, ids=ids)
@@ -290,9 +290,7 @@ class ScannedLog:
         read = sum(sums.read.values())
         # Rows that another portion of the log holds are not read here, and are not wrong.
         bad = min(read - sums.rows, sum(flaws.count for flaws in sums.flaws.values()))
-        return RowReport(
-            self.source.name, read, bad, tuple(sums.flaws.values()), rows, self.columns.listed()
-        )
+        return RowReport(self.source.name, read, bad, tuple(sums.flaws.values()), rows, self.columns.listed())
 
     def most_clusters(self, columns: int) -> int:
         return self.budget.most_clusters(columns)
@@ -337,7 +335,7 @@ def scan(
     """
     word = logging.strip() if isinstance(logging, str) else ""
     if word == "logging":
-        raise InputError("logging='logging' defines the logging policy by itself; name columns, a table or a function.")
+        raise InputError("logging='logging' is circular; name columns, a table or a function.")
     files, name = found_files(source)
     files = files if client is None else tuple(file.anywhere() for file in files)
     table = opened(files, name)

@@ -218,9 +218,9 @@ def compare(
     what the log allows) is contrasted, row by row, with the mean logged reward, which is the value of the logging
     policy, or with the same estimate of another policy (baseline, alone or as (name, policy)); where the logging policy
     is known in full, the lift is adjusted by a control variate for the random choice of logged actions. A max-t
-    multiplier bootstrap makes the intervals simultaneous; they allow for a bias where the estimator does. metrics: as
-    of `evaluate`; intervals are simultaneous over metrics and policies. log: in memory, or scanned (`cael.scan`);
-    policies may be texts such as "topk:items+chances" where the log was read from a table. budget: so many seconds of
+    multiplier bootstrap makes the intervals simultaneous; they allow for a bias where the estimator does.
+    metrics: see `evaluate`; intervals are simultaneous over metrics and policies. log: in memory, or scanned
+    (`cael.scan`); policies may be texts such as "topk:items+chances" where the log was read from a table. budget: so many seconds of
     training at most.
     """
     inference.check_level(level)

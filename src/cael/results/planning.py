@@ -42,7 +42,7 @@ class PlanOption:
     """One way to collect: a share of the decisions is drawn uniformly (of what is eligible), the others by the logging
     policy.
 
-    rows: how many rows tell the lift apart (None: no number of rows does). spread: standard deviation of a row's
+    rows: how many rows detect the lift (None: no number of rows does). spread: standard deviation of a row's
     contribution to the lift. cost: what the exploration loses per row, in units of the reward (estimated, None where
     unknown); negative where uniform actions earn more.
     """
@@ -79,7 +79,7 @@ class Plan(Shown):
 
     @property
     def rows_needed(self) -> int | None:
-        """Rows that tell the lift apart under the logging policy as it is; None: no number does."""
+        """Rows that detect the lift under the logging policy as it is; None: no number does."""
         return next(option.rows for option in self.options if option.exploration == 0)
 
     @property
@@ -103,7 +103,7 @@ class Plan(Shown):
         if self.rows_needed is None:
             need = f"No number of rows of the old policy detects {goal}: it never plays what is asked about."
         elif self.more_rows:
-            need = f"To tell {goal} apart takes {self.rows_needed:,} rows, {self.more_rows:,} more than there are."
+            need = f"To detect {goal} takes {self.rows_needed:,} rows, {self.more_rows:,} more than there are."
         share = f"With {self.rows:,} new rows, no share of uniform exploration is enough."
         if self.enough is not None:
             share = f"With {self.rows:,} new rows, {self.enough:.0%} of them drawn uniformly are enough."

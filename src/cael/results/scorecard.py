@@ -209,7 +209,7 @@ def scorecard_of(
 
 
 def joint_factor(tested: Sequence[Estimate], level: float, seed: int) -> float:
-    """The factor that makes the intervals of all of these hold together."""
+    """The factor that makes the intervals of all of these simultaneous."""
     hidden = np.array([inference.hidden_share(each.stderr, each.error) for each in tested])
     return inference.max_t(np.stack([each.groups for each in tested], axis=1), level, hidden=hidden, seed=seed)
 

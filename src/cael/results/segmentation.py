@@ -167,10 +167,10 @@ def segments(
 
     labels: (n,) strings or numbers, one per row; of a scanned log (`cael.scan`) the name of a column. windows: instead
     of labels, this many time periods of equal numbers of rows, by the timestamps, or by the order of the rows where
-    there are none; a scanned log must be in the order of time. estimator, learn, budget: as of `compare`. Intervals of
+    there are none; a scanned log must be in the order of time. estimator, learn, budget: see `compare`. Intervals of
     lifts are simultaneous (max-t bootstrap); the shrunk lifts are empirical Bayes estimates under a normal prior whose
     spread is estimated (no shrinkage with fewer than 4 segments). thresholds: by which they are said to differ.
-    metrics, baseline: as of `evaluate`; further metrics are `others` of the first, and all intervals are simultaneous.
+    metrics, baseline: see `evaluate`; further metrics are `others` of the first, and all intervals are simultaneous.
     """
     inference.check_level(level)
     engine_log, column, cut = cut_of(log, labels, windows)

@@ -137,7 +137,7 @@ AEL_PRESETS = {"repository": (100, 64, 1e-4), "trained": (250, 32, 1e-2)}
 class AELMIPS(LearnedMIPS):
     """AEL-MIPS (Cief, Golebiowski, Schmidt, Abedjan and Bekasov 2024): MIPS with learned embeddings of actions alone.
 
-    V as of `CAELMIPS` with e = W [onehot(a), features(a)] + b from the linear reward model r_hat = e'x + c, trained on
+    V of `CAELMIPS` with e = W [onehot(a), features(a)] + b from the linear reward model r_hat = e'x + c, trained on
     the reward loss only; posterior by logistic regression on e.
 
     preset: "repository" (the published settings, under which the embedding hardly moves from where it started) or
