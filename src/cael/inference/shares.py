@@ -35,7 +35,8 @@ def relative_interval(lift: Estimate, baseline: Estimate, factor: float, level: 
         return rest.value + side * rest.reach(factor)[side > 0]
 
     centre, step = lift.value / size, max(sum(lift.reach(factor)) / size, 1e-12)
-    low, high = (root(lambda share, side=side: end(share, side), centre, side * step) for side in (-1, 1))
+    low = root(lambda share: end(share, -1), centre, -step)
+    high = root(lambda share: end(share, 1), centre, step)
     return None if low is None or high is None else Interval(low, high, level, "Fieller")
 
 

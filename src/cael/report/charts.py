@@ -134,7 +134,7 @@ def answer(result: Evaluation | Comparison) -> Picture:
         some = result.rows[:MOST_ANSWERS]
         shown = [(row.name, row.estimate, row.direction, row.verdict.level == "refuse") for row in some]
     estimates = [(old(result.baseline_name), headline.baseline, "no difference shown", False), *shown]
-    lines = []
+    lines: list[Line] = []
     for name, estimate, side, grey in estimates:
         inside = estimate.interval(level)
         colour = GREY if grey else SIDES[side]

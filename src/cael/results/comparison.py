@@ -220,8 +220,8 @@ def compare(
     is known in full, the lift is adjusted by a control variate for the random choice of logged actions. A max-t
     multiplier bootstrap makes the intervals simultaneous; they allow for a bias where the estimator does.
     metrics: see `evaluate`; intervals are simultaneous over metrics and policies. log: in memory, or scanned
-    (`cael.scan`); policies may be texts such as "topk:items+chances" where the log was read from a table. budget: so many seconds of
-    training at most.
+    (`cael.scan`); policies may be texts such as "topk:items+chances" where the log was read from a table.
+    budget: so many seconds of training at most.
     """
     inference.check_level(level)
     question = question_of(metrics, baseline)
