@@ -40,6 +40,7 @@ class MDR(Estimator):
 
     @property
     def name(self) -> str:
+        """For tables."""
         model = "" if self.outcome == Ridge() else f"({self.outcome})"
         return self.mips.name.replace("MIPS", "MDR") + model
 

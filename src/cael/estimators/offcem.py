@@ -66,6 +66,7 @@ class OffCEM(Estimator):
 
     @property
     def name(self) -> str:
+        """For tables."""
         way = self.clusters if isinstance(self.clusters, str) else "given"
         said = [] if way == "learned" else [way]
         said += [] if self.count is None else [f"{self.count}"]

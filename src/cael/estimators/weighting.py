@@ -100,6 +100,8 @@ class BaselineIPS(Estimator):
     V = (1/n) sum_i [ b + w_i (r_i - b) ], b = Cov(w r, w) / Var(w), estimated on the other folds so that V stays
     unbiased. With the true b its variance is never above that of IPS.
 
+    folds, seed: of the cross-fitting.
+
     >>> import cael
     >>> log = cael.LoggedData(None, [0, 1, 0, 1], [1.0, 3.0, 1.0, 3.0], [0.5] * 4)
     >>> cael.BaselineIPS(folds=2).estimate(log, [0.0, 1.0]).diagnostics.cross_fitted

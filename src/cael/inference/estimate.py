@@ -47,6 +47,7 @@ class ScoreRange:
     max_weight: float | None
 
     def bounds(self, reward_range: tuple[float, float], max_weight: float | None) -> tuple[float, float]:
+        """The range of a contribution, from those of reward and weight."""
         low, high = map(float, reward_range)
         if not low < high:
             raise InputError(f"reward_range must be (low, high) with low < high; got {reward_range}.")
@@ -75,6 +76,8 @@ class Estimate:
     `contributions` has one number for each of at most 997 buckets of rows instead of one per row.
 
     ratio: of an estimate that divides by a mean, the influence of the ratio and what it divides by, with means 0 and 1.
+    diagnostics: doubts, as numbers and in words. clusters: (n,) numbers of the independent units. score_range: of
+    contributions, where it is known. stderr: what the contributions show.
     """
 
     estimator: str

@@ -60,7 +60,10 @@ class Frequency:
 @dataclass(frozen=True)
 class Period:
     """One of the equally large time periods: rows, mean reward, mean propensity, and by how many standard errors
-    the propensities are off in it (None: not known)."""
+    the propensities are off in it (None: not known).
+
+    number: of the period. z: the standard errors.
+    """
 
     number: int
     rows: int

@@ -110,6 +110,7 @@ class Sensitivity:
 
     @property
     def sentence(self) -> str:
+        """What it says, in words."""
         moves = f"a factor of {EXAMPLE:g} can move it by {self.shift(EXAMPLE):.3g}."
         if self.lift.low <= 0 <= self.lift.high:
             return f"By {self.estimator}, the interval of the lift holds 0 with the propensities as estimated; {moves}"

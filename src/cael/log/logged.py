@@ -60,6 +60,7 @@ class Batch:
     rows: their numbers in the log that row-aligned policies were made for (a slice or an index array).
     contexts: (b, d). actions: (b,). rewards: (b,). propensities: (b,) or None. places: (b,) numbers that tell the rows
     of a stream apart, whatever the batch; None where `rows` do. eligible: the actions that could be taken; None: all.
+    n_actions, action_features: of the log.
     """
 
     rows: slice | Ints

@@ -218,6 +218,7 @@ class Uniform(Policy):
 
     @property
     def fixed(self) -> Floats | None:  # type: ignore[override]
+        """Its probabilities, which no context changes."""
         return None if self.n_actions is None else np.full(self.n_actions, 1 / self.n_actions)
 
     def support(self, batch: Batch) -> Support:

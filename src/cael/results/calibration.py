@@ -45,6 +45,7 @@ class CalibrationRow:
     the truth, and its Monte Carlo error.
     worst_coverage, worst_kind: of the kind of reward on which the intervals did worst. width: mean width of the
     intervals. failed: trials in which the estimator raised an error (they count as not covered).
+    coverage_error: the Monte Carlo error of the coverage.
     """
 
     estimator: str

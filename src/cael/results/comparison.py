@@ -60,6 +60,8 @@ class Comparison(Shown):
     """Several policies against a baseline, best first, with simultaneous intervals at `level`.
 
     metric: the name of what is earned. baseline_name: of what the lifts are over. scorecard: of several metrics.
+    rows: one for each policy. factor: of the simultaneous intervals, in standard errors. estimator: its name. scope:
+    rows, period and unit.
     """
 
     rows: tuple[Compared, ...]

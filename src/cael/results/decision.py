@@ -33,6 +33,7 @@ class Decision:
 
     reasons: sentences. rows: of this kind that would settle it, by the differences as they are estimated; None: none
     would, or it is settled. rule: how it was decided. trusted: whether no verdict that it rests on is "refuse".
+    choice: "ship", "test" or "keep".
     """
 
     policy: str

@@ -42,6 +42,7 @@ class Evaluation(Shown):
     where less is. scorecard: of several metrics (None: there is one).
     sensitivity: what an error of the estimated propensities could do (None: they are logged). scope: the rows and the
     period, and the unit of the metric. course: the sum of the lift as time goes on.
+    level: of the intervals. baseline_name: of what the lift is over.
     """
 
     estimates: tuple[Estimate, ...]
@@ -171,6 +172,7 @@ class Evaluation(Shown):
         }
 
     def to_json(self, indent: int | None = 2) -> str:
+        """The same as text."""
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
     def sheet(self) -> Sheet:

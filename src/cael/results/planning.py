@@ -62,6 +62,7 @@ class Plan(Shown):
     that this log can detect (None: none at all). options: one for each share of exploration, as rows of a new log.
     enough: the smallest share of exploration with which `rows` new rows are enough (None: none of them).
     checks: doubts about the plan. baseline_name: of what the lift is over.
+    policy: in words.
     """
 
     policy: str

@@ -56,6 +56,7 @@ class Measured:
 
     excess: of a guardrail, the interval that its bound is judged by: of the lift plus what the margin allows (minus it,
     where less is better), or of the value less the limit. cut: rows above the cap.
+    estimate, baseline, lift: of the metric. interval: of the lift. verdict: on the metric.
     """
 
     metric: Metric
@@ -112,6 +113,7 @@ class Scorecard(Shown):
 
     rows: by policy, the primary metric first. decisions: one for each policy. baseline: the name of what the policies
     are compared with. factor: of the simultaneous intervals.
+    estimator: its name.
     """
 
     rows: tuple[Measured, ...]

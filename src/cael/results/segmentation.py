@@ -46,6 +46,8 @@ class Segment:
     interval: of the lift, holding for all segments together. shrunk, shrunk_interval: the lift drawn towards the others
     as far as their differences look like noise; the best guess of it, with an interval for this segment alone. sign: 1
     where more is better, -1 where less is.
+
+    label: of the segment. effective_rows: effective sample size. stderr: of the lift.
     """
 
     label: str
