@@ -159,8 +159,8 @@ class Comparison(Shown):
     def sheet(self) -> Sheet:
         base = text_of("value", self.baseline.value), text_of("error", self.baseline.error)
         columns = (
-            Column("policy"), Column("value", "value"), Column("lift", "lift"),
-            Column("interval", "lift interval", f"simultaneous {level_text(self.level)} interval"),
+            Column("policy"), Column("value", "value", wide=True), Column("lift", "lift"),
+            Column("interval", "lift interval", f"simultaneous {level_text(self.level)}"),
             Column("direction", head=""), Column("verdict"),
         )  # fmt: skip
         rows = tuple(
@@ -171,12 +171,11 @@ class Comparison(Shown):
         less = LESS if self.sign < 0 else ""
         metric = "" if self.metric == "reward" and not less else f"{self.metric}{less} "
         title = f"{metric}by {self.estimator}; {self.baseline_name.removeprefix('the ')}: {' ± '.join(base)}"
-        return Sheet(title, columns, rows, (), notes, tuple(map(_style, self.rows)), self._lead())
+        lead = self._lead() if self.scorecard is None else ()
+        return Sheet(title, columns, rows, (), notes, tuple(map(_style, self.rows)), lead)
 
     def _lead(self) -> tuple[Note, ...]:
         """The answer on the best policy, and the decision on every one."""
-        if self.scorecard is not None:
-            return ()
         sentence, *rest = self.answer.notes(decided=False)
         best = f"Of {len(self.rows)} policies the best: " if len(self.rows) > 1 else ""
         decisions = [decision.note() for decision in self.decisions]
@@ -186,7 +185,7 @@ class Comparison(Shown):
         """The table of all metrics with the decisions first, where there are several."""
         if self.scorecard is None:
             return (self.sheet(),)
-        return replace(self.scorecard.sheet(), lead=self.answer.notes(decided=False)), self.sheet()
+        return self.scorecard.sheet_under(self._lead()), self.sheet()
 
     def plot(self, axes: Any = None) -> Any:
         """The simultaneous intervals of all lifts, on Matplotlib's axes, which are returned."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
 
@@ -206,7 +206,7 @@ class Evaluation(Shown):
         """The table of all metrics with the decision first, where there are several."""
         if self.scorecard is None:
             return (self.sheet(),)
-        return replace(self.scorecard.sheet(), lead=self.answer.notes(decided=False)), self.sheet()
+        return self.scorecard.sheet_under(self.answer.notes()), self.sheet()
 
     def plot(self, axes: Any = None) -> Any:
         """The intervals of all estimates and the baseline's value, on Matplotlib's axes, which are returned."""

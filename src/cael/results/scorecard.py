@@ -176,6 +176,11 @@ class Scorecard(Shown):
         doubts = tuple(Note(doubt, "warn") for doubt in self.doubts())
         return Sheet(title, columns, rows, notes, doubts, tuple(STYLES.get(row.status, "") for row in self.rows))
 
+    def sheet_under(self, lead: tuple[Note, ...]) -> Sheet:
+        """The table below sentences that hold the decisions already."""
+        sheet = self.sheet()
+        return replace(sheet, lead=lead, summary=sheet.summary[len(self.decisions) :])
+
     def relative_intervals(self) -> list[Interval | None]:
         """The intervals of the lifts as shares of the baseline's values (Fieller), simultaneous like the others; None
         where the baseline's value is too near to 0."""

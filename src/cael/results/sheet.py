@@ -179,13 +179,15 @@ class Sheet:
         from rich.table import Table
         from rich.text import Text
 
-        cells = self._printed(width)
+        cells, worded = self._printed(width), {column.title for column in self.columns if column.kind == "text"}
         title = Text(visible(self.title), style="table.title")
         table = Table(box=SIMPLE_HEAD, title=title, title_justify="left", padding=(0, 1), show_header=self.headed)
         for at, (head, justify, texts) in enumerate(cells):
-            # Names may be cut where there is no room, numbers may not.
-            least = None if at == 0 else max(map(len, (head, *texts)))
-            table.add_column(Text(head), justify=justify, no_wrap=True, overflow="ellipsis", min_width=least)
+            # Names may be cut where there is no room, and words may go on in the next line; numbers may not.
+            wraps = at > 0 and head in worded
+            parts = " ".join((head, *texts)).split() if wraps else (head, *texts)
+            least = None if at == 0 else max(map(len, parts), default=1)
+            table.add_column(Text(head), justify=justify, no_wrap=not wraps, overflow="ellipsis", min_width=least)
         for at in range(len(self.rows)):
             table.add_row(*(Text(texts[at]) for _, _, texts in cells), style=self._colour(at))
         return table
@@ -238,7 +240,10 @@ class Shown(ABC):
         return "\n\n".join(sheet.markdown() for sheet in self.sheets())
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from self.sheets()
+        for at, sheet in enumerate(self.sheets()):
+            if at:
+                yield ""
+            yield sheet
 
     def _repr_html_(self) -> str:
         return "".join(sheet.html() for sheet in self.sheets())
