@@ -32,6 +32,7 @@ from cael.judging.checks import beyond_chance, hidden
 from cael.judging.judge import judge
 from cael.log.keys import folds_of_keys, mixed, parts_of_keys
 from cael.results.calibration import Calibration, CalibrationRow, plant
+from cael.results.lifts import within
 from cael.results.sheet import number, text_of
 from tests.streaming.logs import K, table, write
 
@@ -553,7 +554,9 @@ def test_joint_intervals_are_as_wide_as_their_factor_says():
     assert values == sorted(values, reverse=True)
     for row in found:
         half = found.factor * row.lift.stderr
-        assert (row.interval.low, row.interval.high) == pytest.approx((row.lift.value - half, row.lift.value + half))
+        tail = row.lift.stderr * row.lift.skew * (2 * found.factor**2 + 1) / 6  # longer on the side of the long tail
+        ends = row.lift.value - half + min(tail, 0.0), row.lift.value + half + max(tail, 0.0)
+        assert (row.interval.low, row.interval.high) == pytest.approx(ends)
         assert row.direction == (
             "better" if row.lift.value > half else "worse" if row.lift.value < -half else "no difference shown"
         )
@@ -565,6 +568,14 @@ def test_joint_intervals_are_as_wide_as_their_factor_says():
         # without a bias bound to speak of, choices and floors of the error still count
         joint = 2 * stats.norm.cdf(auto.factor) - 1
         assert row.interval.width == pytest.approx(row.lift.interval(joint, "bias_aware").width)
+
+
+def test_a_joint_interval_allows_for_a_bias():
+    lift = cael.compare(LOG, {"pi": PI}, cael.SNIPS())["pi"].lift
+    biased = dataclasses.replace(lift, diagnostics=dataclasses.replace(lift.diagnostics, bias_bound=0.3))
+    plain, wider = within(lift, 2.5, 0.9), within(biased, 2.5, 0.9)
+    assert plain.low - wider.low > 0.29
+    assert wider.high - plain.high > 0.29
 
 
 def test_the_lift_of_an_evaluation_has_its_direction_and_its_share():
@@ -963,7 +974,7 @@ def test_the_first_row_of_a_window_is_in_it(tmp_path):
 
 def test_a_repeated_id_is_named_by_its_second_row():
     found = ids_of(np.array([5, 3, 5, 3], dtype=np.uint64), np.array([10, 11, 12, 13]))
-    assert (found.repeats, found.first) == (2, 12)
+    assert (found.repeats, found.again) == (2, (12, 13))
     assert (found.keys.tolist(), found.places.tolist()) == ([3, 5], [11, 10])
 
 

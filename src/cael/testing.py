@@ -15,7 +15,8 @@ import numpy as np
 from cael.errors import NeedsError
 from cael.estimators import Estimator
 from cael.inference.estimate import Estimate
-from cael.log.logged import Batch, LoggedData
+from cael.log.batch import Batch
+from cael.log.logged import LoggedData
 from cael.policies.policy import LoggedOnly, Policy, draw, logged_probability, probabilities, probability_of, support
 from cael.policies.scored import EpsilonGreedy
 from cael.worlds import PaperWorld

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import cael
 import cael.io
-from cael.engine import asking
+from cael.engine import gathering
 from cael.log import budget
 from tests.streaming.logs import K, table, write
 
@@ -122,8 +122,8 @@ def test_settings_that_are_chosen_from_the_log_are_chosen_alike(n, cuts, batch, 
 
 def test_a_look_at_the_weights_is_a_pass_of_its_own_only_where_it_is_needed(tmp_path, monkeypatch):
     passes = []
-    whole = asking.reduced
-    monkeypatch.setattr(asking, "reduced", lambda *given: passes.append(given[0]) or whole(*given))
+    whole = gathering.reduced
+    monkeypatch.setattr(gathering, "reduced", lambda *given: passes.append(given[0]) or whole(*given))
     scanned = cael.scan(write(tmp_path / "log", table(200)), n_actions=K, predictions="q")
     for estimators, count in (
         ([cael.IPS(clip=cael.SLOPE([2.0, 5.0]))], 1),
@@ -289,3 +289,24 @@ def test_timestamps_out_of_order_are_not_taken_for_time(tmp_path):
     (check,) = [check for check in found.verdict.checks if check.name == "drift"]
     assert check.status == "unknown"
     assert "not in the order of time" in check.sentence
+
+
+@pytest.mark.parametrize("clusters", [None, 200])
+def test_segments_and_policies_by_name_are_the_same_in_memory_and_in_files(clusters, tmp_path):
+    columns = {"cluster": None if clusters is None else "user"}
+    where = write(tmp_path / "log", table(3000, clusters=clusters), [1500])
+    read, scanned = cael.read(where, columns, n_actions=K), cael.scan(where, columns, n_actions=K)
+    here, there = (cael.segments(log, "pi", "part", learn=False) for log in (read, scanned))
+    assert [row.label for row in here.rows] == [row.label for row in there.rows]
+    assert close(here.factor, there.factor)
+    for mine, other in zip(here.rows, there.rows, strict=True):
+        assert close(mine.lift, other.lift)
+        if clusters is not None:  # of rows, buckets of the whole log stand for those of a segment
+            assert close(mine.interval.low, other.interval.low)
+    assert cael.evaluate(read, "pi", learn=False).policy == cael.evaluate(scanned, "pi", learn=False).policy
+
+
+def test_a_segment_column_needs_a_table():
+    log = cael.worlds.PaperWorld(n_actions=4).sample(100, 0)
+    with pytest.raises(cael.InputError, match="made from arrays"):
+        cael.segments(log, [0.25] * 4, "country")

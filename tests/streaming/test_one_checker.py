@@ -1,16 +1,18 @@
 """Damaged logs end in one error text, read into memory or scanned: the same rows are counted, by their numbers."""
 
 import re
+import warnings
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import cael
 from cael.log import budget
+from cael.log.flaws import Flaws
 from tests.streaming.logs import K, table, write
 
 N = 60
@@ -49,7 +51,9 @@ def texts(where, **options):
 
     def text(evaluated):
         try:
-            evaluated()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)
+                evaluated()
         except cael.LogError as error:
             return str(error)
         return None
@@ -75,7 +79,7 @@ def test_damage_is_told_in_the_same_words_in_memory_and_in_a_pass(marks, cut, tm
 def test_many_flaws_are_sorted_by_column_and_counted_once_for_each_row(tmp_path, monkeypatch):
     monkeypatch.setattr(budget, "MOST_ROWS", 17)
     marks = [(("reward", 0), 50), (("propensity", 1), 40), (("reward", 0), 40), (("action", 1), 45), (("reward", 2), 3)]
-    marks += [(("decision", 1), 20), (("decision", 1), 21), (("x_1", 0), 59)]
+    marks += [(("decision", 1), 20), (("decision", 1), 21), (("x_1", 1), 59)]
     memory, scanned = texts(write(tmp_path / "log", damaged(marks), [30], 20))
     assert memory == scanned
     assert "7 of 60 rows are invalid: column 'action' is not in 0..5, such as 9" in memory
@@ -91,13 +95,56 @@ def test_a_first_decision_that_is_invalid_leaves_its_id_to_the_next(tmp_path):
     assert "repeats" not in memory
 
 
-def test_repeats_are_left_out_in_memory_and_refused_in_a_pass(tmp_path):
-    where = write(tmp_path / "log", damaged([(("decision", 1), 10)]), [30])
-    with pytest.warns(UserWarning, match="1 of 60 rows were left out"):
-        assert len(cael.read(where, ROLES, n_actions=K, drop_invalid=True)) == N - 1
-    scanned = cael.scan(where, ROLES, n_actions=K, drop_invalid=True)
-    with pytest.raises(cael.LogError, match=r"repeats the id .* 1 row \(row 10 .*a log that is streamed cannot"):
-        cael.evaluate(scanned, "pi", learn=False)
+def test_repeats_are_never_left_out(tmp_path):
+    where = write(tmp_path / "log", damaged([(("decision", 1), 10), (("reward", 0), 4)]), [30])
+    memory, scanned = texts(where, drop_invalid=True)
+    assert memory == scanned
+    assert re.search(r"repeats the id .* in 1 row \(row 10 .*which of two such rows is right", memory)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(marks=[(("x_1", 1), 7)], cut=30)
+@example(marks=[(("propensity", 2), 7), (("time", 0), 30)], cut=30)
+@given(marks=damages, cut=st.integers(1, N - 1))
+def test_the_same_rows_are_left_out_in_memory_and_in_every_pass(marks, cut, tmp_path, monkeypatch):
+    monkeypatch.setattr(budget, "MOST_ROWS", 17)
+    where = tmp_path / "log"
+    for old in where.glob("*") if where.exists() else ():
+        old.unlink()
+    write(where, damaged(marks), [cut], 20)
+    memory, scanned = texts(where, drop_invalid=True)
+    assert memory == scanned
+    if memory is not None:
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        log = cael.read(where, ROLES, n_actions=K, drop_invalid=True)
+    stream = cael.scan(where, ROLES, n_actions=K, drop_invalid=True)
+    for estimator in (cael.SNIPS(), cael.DM(), cael.SNDR()):  # without contexts, without propensities, with both
+        here, there = estimator.estimate(log, "pi"), estimator.estimate(stream, "pi")
+        assert here.n == there.n
+        assert there.value == pytest.approx(here.value, rel=1e-9, abs=1e-9), estimator
+        assert there.error == pytest.approx(here.error, rel=1e-9, abs=1e-9), estimator
+
+
+def test_a_log_without_a_sound_row_is_told_alike(tmp_path):
+    memory, scanned = texts(
+        write(tmp_path / "log", damaged([(("reward", 0), row) for row in range(N)])), drop_invalid=True
+    )
+    assert memory == scanned
+    assert "every one of the 60 rows is invalid: column 'reward' is missing in 60 rows" in memory
+
+
+def test_the_first_places_of_a_flaw_are_the_same_in_whatever_order_parts_come():
+    early, late = (Flaws("x", "is missing", 3, tuple((file, row) for row in (1, 4, 9))) for file in (0, 1))
+    assert early.merge(late).places == late.merge(early).places == ((0, 1), (0, 4), (0, 9), (1, 1), (1, 4))
+
+
+def test_a_flaw_in_a_context_that_nobody_needs_is_refused(tmp_path):
+    where = write(tmp_path / "log", damaged([(("x_1", 1), 7)]), [30])
+    scanned = cael.scan(where, ROLES, n_actions=K)
+    with pytest.raises(cael.LogError, match="'x_1' is infinite"):
+        cael.SNIPS().estimate(scanned, "probability:p")
 
 
 @pytest.mark.parametrize("value", [0.9, 0.0])

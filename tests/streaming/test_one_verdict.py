@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import cael
@@ -83,6 +83,10 @@ def same_evaluation(here, there):
     assert [each["expected"] for each in a["actions"]] == pytest.approx([each["expected"] for each in b["actions"]])
 
 
+LOST = "a fifth of the actions lost, logging policy known"
+
+
+@example(condition=LOST, n=855, cuts=[], batch=70, clusters=None, timed=False, seed=0)
 @settings(max_examples=14, deadline=None)
 @given(
     condition=st.sampled_from(sorted(CONDITIONS)),

@@ -140,7 +140,7 @@ def test_results_are_taken_in_the_order_of_the_tasks():
 @pytest.fixture(scope="module")
 def partials():
     """The partial results of each task of a log in many files, and how to answer from all."""
-    from cael.engine import asking
+    from cael.engine import gathering
 
     with tempfile.TemporaryDirectory() as folder:
         log = cael.scan(write(Path(folder), table(500, clusters=30), [100, 220, 230, 400], 60), n_actions=K)
@@ -154,7 +154,7 @@ def partials():
             return found
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(asking, "reduced", catch)
+            patch.setattr(gathering, "reduced", catch)
             ask(log, {"": "pi"}, [cael.SNIPS(), cael.IPS(clip=2.0)], segments=("part",))
         yield kept[-1]
 
@@ -169,7 +169,7 @@ def test_partial_results_merge_in_any_order_and_grouping(partials, random):
             "top": np.sort(partial.tallies[0].top), "counts": partial.tallies[0].counts,
             "changed": partial.changed[-1].rows, "clusters": partial.clusters.sums,
             "segment": partial.segments[0]["north"].mean, "read": [partial.read[at] for at in sorted(partial.read)],
-            "stretches": [each.place for each in partial.stretches], "low": partial.low,
+            "stretches": [each.place for each in partial.stretches], "low": [each.low for each in partial.ranges],
         }  # fmt: skip
 
     straight = partials[0]

@@ -22,9 +22,9 @@ def config_of(arguments: Sequence[str], app: App) -> tuple[Any, ...]:
         return ()
     from cyclopts.config import Dict
 
-    return (
-        Dict(options(path, command, app, arguments), source=str(path), use_commands_as_keys=False, allow_unknown=True),
-    )
+    # Below the name of the command: at the top, cyclopts skips keys that are commands, and "learn" is both.
+    given = {command: options(path, command, app, arguments)}
+    return (Dict(given, source=str(path), use_commands_as_keys=True, allow_unknown=True),)
 
 
 def _named(arguments: Sequence[str]) -> Path | None:

@@ -40,11 +40,11 @@ from cael.judging.verdict import Verdict as Verdict
 from cael.learning.advice import Learned as Learned
 from cael.learning.learner import learn as learn
 from cael.learning.saved import read_policy as read_policy
+from cael.log.batch import Batch as Batch
 from cael.log.eligible import Eligible as Eligible
-from cael.log.logged import Batch as Batch
 from cael.log.logged import LoggedData as LoggedData
+from cael.log.scan import scan as scan
 from cael.log.scanned import ScannedLog as ScannedLog
-from cael.log.scanned import scan as scan
 from cael.outcomes import Boosting as Boosting
 from cael.outcomes import FittedOutcome as FittedOutcome
 from cael.outcomes import FixedOutcome as FixedOutcome

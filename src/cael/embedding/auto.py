@@ -43,8 +43,8 @@ class Auto(Estimator):
     not allow is left out, and a warning says so.
 
     learn: False leaves CAEL out, which takes seconds to train. enough: CAEL is not trained for a target to whose
-    importance weights the log is worth so many rows (n / E w^2, from the first rows): there it has little to gain. Nor is
-    it where the propensities are estimated, since its interval does not allow for their error.
+    importance weights the log is worth so many rows (n / E w^2, from the first rows): there it has little to gain. Nor
+    is it where the propensities are estimated, since its interval does not allow for their error.
     cael: its settings. seed: of all of them.
 
     >>> import cael

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,7 @@ import numpy as np
 
 from cael.common.types import Floats
 from cael.engine.columns import Column, Lost, Misfit, Outcome, Product, Reward, SecondMoment, Weight, Weights, squared
+from cael.engine.gathering import has_tables, summed
 from cael.engine.moments import Combination, Moments
 from cael.engine.partial import Partial, Range
 from cael.engine.predictions import Predictions
@@ -129,24 +131,30 @@ class Answer:
         name: str,
         columns: Sequence[Column],
         score: Score,
-        diagnostics: Diagnostics,
+        diagnostics: Diagnostics | Callable[[Estimate], Diagnostics],
         score_range: ScoreRange | None = None,
+        ratio: tuple[Combination, Combination] | None = None,
     ) -> Estimate:
         """The estimate whose contributions are a score of some columns."""
-        return self.estimate_of(name, self.combination(columns, score), diagnostics, score_range)
+        return self.estimate_of(name, self.combination(columns, score), diagnostics, score_range, ratio)
 
     def estimate_of(
-        self, name: str, sums: Combination, diagnostics: Diagnostics, score_range: ScoreRange | None = None
+        self,
+        name: str,
+        sums: Combination,
+        diagnostics: Diagnostics | Callable[[Estimate], Diagnostics],
+        score_range: ScoreRange | None = None,
+        ratio: tuple[Combination, Combination] | None = None,
     ) -> Estimate:
-        """The estimate with these contributions."""
+        """The estimate with these contributions. diagnostics: also as a function of it, for when they are asked for."""
         held = self.log.log if isinstance(self.log, Held) else None
         rows = sums.buckets if held is None else sums.rows
         if (sums.by_bucket or sums.clusters is not None) and sums.independent < FEW_CLUSTERS:
-            diagnostics = with_warnings(diagnostics, (few_clusters(sums.independent),))
+            diagnostics = functools.partial(_warned, diagnostics, few_clusters(sums.independent))
         return Estimate(
             estimator=name, value=sums.value if held is None else float(rows.mean()), contributions=rows,
             key=self.log.key, diagnostics=diagnostics, clusters=None if held is None else held.clusters,
-            score_range=score_range if held is not None else None, sums=sums,
+            score_range=score_range if held is not None else None, sums=sums, ratio=ratio,
         )  # fmt: skip
 
     def unsupported(self, target: int) -> float | None:
@@ -163,9 +171,16 @@ class Answer:
 
     def second_moment(self, target: int) -> float:
         """E w^2: exact over all actions where both policies are known, else the mean over the log."""
-        if SecondMoment(target) in self.index:
-            return self.mean(SecondMoment(target))
+        if self.knows_second_moment(target):
+            column = SecondMoment(target)
+            return self.mean(column) if column in self.index else self.once(column, lambda: mean_later(self, column))
         return self.variance(Weight(target)) + self.mean(Weight(target)) ** 2
+
+    def knows_second_moment(self, target: int) -> bool:
+        """Whether E w^2 is exact: kept by the pass, or to be had from two tables when it is asked for."""
+        if SecondMoment(target) in self.index:
+            return True
+        return Weight(target) in self.index and has_tables(self.log, self.targets[target])
 
     def need_support(self, target: int) -> None:
         """An error where weighting can say nothing about a target."""
@@ -194,7 +209,7 @@ class Answer:
     def error_of_mean_weight(self, column: Weights) -> float:
         """Of a mean of weights; at least what E w^2 says where that is known: few rows that match show far less."""
         seen = self.single(column).stderr
-        if column != Weight(column.target) or SecondMoment(column.target) not in self.index:
+        if column != Weight(column.target) or not self.knows_second_moment(column.target):
             return seen
         excess = self.second_moment(column.target) - (1 - (self.unsupported(column.target) or 0.0)) ** 2
         known = math.sqrt(excess * self.cluster_effect / self.n) if excess > ROUNDING else 0.0
@@ -246,6 +261,20 @@ class Answer:
                     raise
                 skipped.append((part.name, str(error)))
         return estimates, skipped
+
+
+def _warned(
+    diagnostics: Diagnostics | Callable[[Estimate], Diagnostics], warning: str, estimate: Estimate
+) -> Diagnostics:
+    """Diagnostics, or what gives them, with a warning more."""
+    given = diagnostics if isinstance(diagnostics, Diagnostics) else diagnostics(estimate)
+    return given if warning in given.warnings else with_warnings(given, (warning,))
+
+
+def mean_later(answer: Answer, column: Column) -> float:
+    """The mean of a column of two policies over a log in memory, by a pass of its own."""
+    work = replace(answer.work, columns=(column,), tallied=(), ruled=(), groups=(), kept=None, metrics=())
+    return float(summed(work, answer.log).moments.mean[0])
 
 
 def kurtosis_of(moments: Moments, at: int, square: int) -> float:

@@ -15,7 +15,7 @@ from cael.engine.columns import (
     Outcome,
 )
 from cael.engine.drawn import Sample, sample_of
-from cael.engine.gathering import checked, columns_of, in_time_order, summed, work_of
+from cael.engine.gathering import checked, columns_of, in_time_order, refuse_functions, summed, work_of
 from cael.engine.nuisances import fitted_to
 from cael.engine.predictions import Folded, Modelled, Pair, Predictions, predictable
 from cael.engine.ridge_pass import RidgeSums, balanced, ridge_sums, solved, sums_of
@@ -25,7 +25,7 @@ from cael.judging.thresholds import DEFAULT
 from cael.log.held import EngineLog, Held
 from cael.log.logged import LoggedData
 from cael.log.pieces import Piece
-from cael.log.targets import Target, refuse_by_position
+from cael.log.targets import Target
 from cael.outcomes.outcome_model import FittedOutcome, FixedOutcome
 from cael.outcomes.ridge import Ridge
 from cael.policies.fitted import FittedLogging, rows_for, shown
@@ -303,18 +303,6 @@ def with_outcomes(log: EngineLog, metrics: Sequence[Prepared]) -> list[Prepared]
     return [
         replace(metric, outcomes=prepared(metric.asking, log, number, sums)) for number, metric in enumerate(metrics)
     ]
-
-
-def refuse_functions(log: EngineLog, targets: Sequence[Target]) -> None:
-    """Refuse policies of a log in files that answer by the number of a row."""
-    if isinstance(log, Held):
-        return
-    for target in (log.logging, *targets):
-        if target is None or target.policy is None or not target.contexts:
-            continue
-        probe = log.probe(contexts=True)
-        if not isinstance(target.policy, EstimatedLogging):
-            refuse_by_position(target.policy, probe)
 
 
 def planned(

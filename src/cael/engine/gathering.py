@@ -32,8 +32,11 @@ from cael.engine.tally import most_top
 from cael.engine.work import Work, run, stretches_by_time
 from cael.log.held import EngineLog, Held
 from cael.log.row_checks import Contradicted
+from cael.log.targets import Target, refuse_by_position
 from cael.policies.aligned import MOST_CELLS
 from cael.policies.expectations import totals
+from cael.policies.policy import Tabular, Uniform
+from cael.policies.propensity import EstimatedLogging
 
 if TYPE_CHECKING:
     from cael.engine.asking import Asking, Prepared
@@ -57,6 +60,7 @@ def work_of(metrics: Sequence[Prepared], segments: tuple[str, ...], log: EngineL
         bool(groups)
         or asking.fitted is not None
         or any(source.contexts for source in (*policies, *predictions, *weights))
+        or log.numeric_contexts  # checked where they are not needed, too: as in memory
     )
     more = [name for target in policies for name in target.columns]
     more += sorted({name for source in predictions for name in source.columns})
@@ -82,7 +86,7 @@ def columns_of(asking: Asking, parts: Sequence[Part], control: Sequence[Control]
     log, targets = asking.log, asking.targets
     of_parts = [column for part in parts for column in part.columns]
     of_parts += [column for part in parts for column in part.doubted if log.estimates_logging and judged]
-    weighting = [judged or Weight(t) in of_parts for t in range(len(targets))]
+    weighted = {target for column in of_parts for target in targets_weighted(column)}
     columns: list[Column] = [Reward(), squared(Reward())]
     if log.has_propensities:
         columns += [Weight(t) for t in range(len(targets))]
@@ -90,10 +94,23 @@ def columns_of(asking: Asking, parts: Sequence[Part], control: Sequence[Control]
         columns += [Misfit(), *(Product(Weight(t), Misfit()) for t in range(len(targets)))]
     if log.logging is not None:
         columns += [Lost(t) for t, target in enumerate(targets) if target.complete]
-        columns += [SecondMoment(t) for t, target in enumerate(targets) if target.complete and judged]
         columns += [Surprise(relative) for relative in (False, True) if judged]
-        columns += [SecondMoment(t) for t, target in enumerate(targets) if target.complete and weighting[t]]
+        now = [judged or (t in weighted and not has_tables(log, target)) for t, target in enumerate(targets)]
+        columns += [SecondMoment(t) for t, target in enumerate(targets) if target.complete and now[t]]
     return tuple(dict.fromkeys([*columns, *of_parts, *control]))
+
+
+def targets_weighted(column: Column) -> set[int]:
+    """The numbers of the targets whose weights, by whatever rule, are in a column."""
+    if isinstance(column, Product):
+        return targets_weighted(column.left) | targets_weighted(column.right)
+    return {column.target} if isinstance(column, Weight) else set()
+
+
+def has_tables(log: EngineLog, target: Target) -> bool:
+    """Whether both policies of a log in memory are tables: sums over all actions can wait until they are asked for."""
+    both = (target, log.logging) if isinstance(log, Held) and log.logging is not None else ()
+    return bool(both) and all(isinstance(each.policy, Tabular | Uniform) for each in both)
 
 
 def popularity(log: EngineLog) -> Floats | None:
@@ -119,6 +136,18 @@ def checked(log: EngineLog, partial: Partial) -> tuple[tuple[tuple[str, int], ..
     if isinstance(log, Held):
         return (), []
     return log.checked(partial)
+
+
+def refuse_functions(log: EngineLog, targets: Sequence[Target]) -> None:
+    """Refuse policies of a log in files that answer by the number of a row."""
+    if isinstance(log, Held):
+        return
+    for target in (log.logging, *targets):
+        if target is None or target.policy is None or not target.contexts:
+            continue
+        probe = log.probe(contexts=True)
+        if not isinstance(target.policy, EstimatedLogging):
+            refuse_by_position(target.policy, probe)
 
 
 def summed(work: Work, log: EngineLog) -> Partial:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, final
 
@@ -121,7 +121,7 @@ class Partial:
             self,
             read=united(self.read, other.read, operator.add),
             rows=self.rows + other.rows,
-            stretches=_in_order((*self.stretches, *other.stretches)),
+            stretches=whole_stretches((*self.stretches, *other.stretches)),
             masses=tuple(map(operator.add, self.masses, other.masses)),
             clusters=None if crowded else clusters,
             crowded=crowded,
@@ -146,7 +146,7 @@ def united(a: dict[Any, Any], b: dict[Any, Any], join: Callable[[Any, Any], Any]
     return {**a, **b, **{key: join(a[key], b[key]) for key in a.keys() & b.keys()}}
 
 
-def _in_order(stretches: tuple[Stretch, ...]) -> tuple[Stretch, ...]:
+def whole_stretches(stretches: Sequence[Stretch]) -> tuple[Stretch, ...]:
     """Sorted by their place; parts of one stretch are put together, and neighbours where there are too many."""
     whole: list[Stretch] = []
     for stretch in sorted(stretches, key=lambda stretch: stretch.place):

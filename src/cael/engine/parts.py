@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import final
 
 import numpy as np
@@ -29,7 +30,7 @@ from cael.engine.columns import (
 )
 from cael.engine.moments import Combination
 from cael.engine.score import Score
-from cael.engine.steadying import pooled_of, second_of, steadied
+from cael.engine.steadying import pooled_of, second_of, steady
 from cael.errors import SupportError
 from cael.inference.diagnostics import NOT_TRAINED as NOT_TRAINED
 from cael.inference.diagnostics import Diagnostics, weighted_by, with_fit
@@ -154,15 +155,19 @@ class FormPart(Part):
         if self.weight is not None:
             answer.need_support(self.target)
         score = self.score(answer.means(self.columns), answer.r0)
-        estimate = answer.estimate(self.name, self.columns, score, self.diagnostics(answer), self._range())
+        ratio = self._ratio(answer) if self.form.self_normalised else None
+        later = partial(self._steadied, answer)
+        return answer.estimate(self.name, self.columns, score, later, self._range(), ratio)
+
+    def _steadied(self, answer: Answer, estimate: Estimate) -> Diagnostics:
+        """The diagnostics, with what the interval needs."""
+        diagnostics = self.diagnostics(answer)
         if self.weight is None and self.form.outcome is not None:
-            return self._leaned(answer, estimate) if self.leaning else estimate
-        if self.form.self_normalised:
-            estimate = replace(estimate, ratio=self._ratio(answer))
+            return self._leaned(answer, estimate, diagnostics) if self.leaning else diagnostics
         if self.weight is not None and self.weight.summed:
-            estimate = replace(estimate, diagnostics=self._fitted(answer, estimate.diagnostics))
+            diagnostics = self._fitted(answer, diagnostics)
         pooled = pooled_of(answer, self.weight, self._noise(answer))
-        return steadied(answer, estimate, replace(pooled, level=self._level(answer)))
+        return steady(answer, estimate, diagnostics, replace(pooled, level=self._level(answer)))
 
     def _fitted(self, answer: Answer, diagnostics: Diagnostics) -> Diagnostics:
         """With the error of a fitted logging policy, over whose actions the weights are sums."""
@@ -175,11 +180,11 @@ class FormPart(Part):
         part = Score(0.0, np.array([-weighted / weight, 1.0]) / weight)
         return answer.combination(columns, part), answer.combination(columns, Score(0.0, np.array([1.0, 0.0]) / weight))
 
-    def _leaned(self, answer: Answer, estimate: Estimate) -> Estimate:
-        """The estimate with a standard error that also allows for what the penalties took off the coefficients: by so
-        much the mean prediction would move if the residuals of the training rows, which they left, were added."""
+    def _leaned(self, answer: Answer, estimate: Estimate, diagnostics: Diagnostics) -> Diagnostics:
+        """The diagnostics with a standard error that also allows for what the penalties took off the coefficients: by
+        so much the mean prediction would move if the residuals of the training rows, which they left, were added."""
         error = math.hypot(estimate.stderr, answer.mean(self.columns[1]))
-        return replace(estimate, diagnostics=replace(estimate.diagnostics, stderr_floor=error))
+        return replace(diagnostics, stderr_floor=error)
 
     def _level(self, answer: Answer) -> float:
         """The mean of weights times what is weighted, where these are not normalised."""

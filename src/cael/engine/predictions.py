@@ -14,7 +14,7 @@ from cael.errors import InputError
 from cael.io import cells
 from cael.io.encode import Actions, by_suffix, columns_of, matrix, said_order, told
 from cael.io.sources import Source
-from cael.log.logged import FEW, chunks, row_numbers
+from cael.log.batch import FEW, chunks, row_numbers
 from cael.log.pieces import Piece, numbers_of
 from cael.outcomes.linear import AdditiveOutcome, InteractingOutcome
 from cael.outcomes.outcome_model import FittedOutcome, FixedOutcome

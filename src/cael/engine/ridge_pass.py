@@ -11,9 +11,10 @@ from cael.common.types import Floats, Ints
 from cael.engine.passes import pieces, reduced
 from cael.engine.predictions import Folded
 from cael.errors import CaelError
+from cael.log.batch import Batch
 from cael.log.held import EngineLog
 from cael.log.keys import parts_of_keys
-from cael.log.logged import Batch, LoggedData
+from cael.log.logged import LoggedData
 from cael.log.pieces import Piece, Reading
 from cael.log.targets import Target
 from cael.outcomes.action_sums import Summing, Sums

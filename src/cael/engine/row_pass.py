@@ -12,8 +12,7 @@ from cael.engine.ids import Ids, ids_of
 from cael.engine.partial import merged, united
 from cael.engine.passes import pieces, reduced
 from cael.errors import InputError, LogError
-from cael.io.kinds import is_text
-from cael.log.flaws import REPEATS, Flaws, contradiction, counted
+from cael.log.flaws import REPEATS, Flaws, RowReport, contradiction, counted
 from cael.log.keys import FILE_BITS
 from cael.log.pieces import Piece, Reading, flaws_of
 from cael.log.row_checks import contradictions
@@ -74,26 +73,29 @@ def against_logging(work: RowWork, piece: Piece, file: int, first: int) -> dict[
 
 def refuse_rows_of(log: ScannedLog) -> NoReturn:
     """The error that `cael.read` raises about such a log: all columns are looked at, and all rows counted."""
-    sums = looked_at(log, None)
-    twice = repeated(log, sums.ids)
-    report = log.report(replace(sums, rows=sums.rows - sum(flaws.count for flaws in twice)))
-    if twice and log.drop_invalid:
-        raise LogError(
-            f"{log.source.name}: {replace(report, flaws=tuple(twice)).reasons}. Remove these rows: a log that is "
-            "streamed cannot leave them out."
-        )
-    replace(report, flaws=(*report.flaws, *twice)).settled(log.drop_invalid)
+    report = settle_rows_of(log)
     against = {} if log.estimates_logging else looked_at(log, log.logging).against
     if against:
         raise LogError(f"{log.source.name}: {contradiction(against.values(), report.rows)}")
     raise InputError(f"{log.source.name} changed while the log was read. Nothing may write to its files.")
 
 
+def settle_rows_of(log: ScannedLog) -> RowReport:
+    """What is wrong with the rows; an error where that was not allowed, or where no row is left."""
+    sums = looked_at(log, None)
+    twice = repeated(log, sums.ids)
+    flaws = sums.flaws | {(flaw.column, flaw.what): flaw for flaw in twice}
+    report = log.report(replace(sums, rows=sums.rows - sum(flaw.count for flaw in twice), flaws=flaws))
+    report.settled(log.drop_invalid)
+    return report
+
+
 def looked_at(log: ScannedLog, logging: Target | None) -> RowSums:
     """The sums of a pass over all rows, with or without a look at the logging policy."""
-    numeric = not any(is_text(log.source.type_of(name)) for name in log.columns.contexts or ())
     columns = () if logging is None else logging.columns
-    return reduced(look_at, RowWork(log.reading(contexts=numeric, columns=columns, ids=True), logging), log)
+    return reduced(
+        look_at, RowWork(log.reading(contexts=log.numeric_contexts, columns=columns, ids=True), logging), log
+    )
 
 
 def repeated(log: ScannedLog, ids: Ids | None) -> list[Flaws]:

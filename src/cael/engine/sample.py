@@ -20,18 +20,14 @@ MOST_RUNS = 64
 
 def sampled(log: Any) -> LoggedData | None:
     """At most 200,000 rows (fewer where the budget is small), all of a short log; None where hardly any are valid."""
-    c = log.columns
-    columns = [
-        name
-        for name in (c.action, c.reward, *(c.metric or ()), c.propensity, c.of_eligible, *(c.contexts or ()))
-        if name is not None
-    ]
+    door = log.door(contexts=True, times=False, categories=True, clusters=False)
+    columns = list(door.columns)
     table = rows_of(log.tasks, columns, log.csv_types, room(log, columns))
     if table is None:
         return None
     source = Source(log.source.name, tuple(zip(table.column_names, table.schema.types, strict=True)), memory=table)
     try:
-        piece = piece_of(source, log.door(contexts=True, times=False, categories=True, clusters=False))
+        piece = piece_of(source, door)
     except InputError:  # contexts that cannot be made into numbers: the checks do without them
         piece = piece_of(source, log.door(times=False, clusters=False))
     if len(piece) < 2:

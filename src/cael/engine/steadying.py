@@ -9,6 +9,7 @@ import numpy as np
 from cael.engine.answer import Answer, kurtosis_of
 from cael.engine.columns import Column, Reward, Weight, Weights, squared
 from cael.engine.moments import Moments
+from cael.inference.diagnostics import Diagnostics
 from cael.inference.estimate import Estimate
 from cael.inference.reach import Pooled, Proportion
 
@@ -43,12 +44,16 @@ def second_of(answer: Answer, column: Column, shift: float = 0.0) -> float:
 
 def steadied(answer: Answer, estimate: Estimate, pooled: Pooled) -> Estimate:
     """The estimate with a floor of its standard error, and with the shape of a proportion where rewards are one."""
+    return replace(estimate, diagnostics=steady(answer, estimate, estimate.diagnostics, pooled))
+
+
+def steady(answer: Answer, estimate: Estimate, diagnostics: Diagnostics, pooled: Pooled) -> Diagnostics:
+    """The diagnostics of an estimate with that floor and that shape."""
     assert estimate.sums is not None
     seen, n = estimate.stderr**2, answer.n / estimate.sums.cluster_effect
     error = float(np.sqrt(pooled.variance(seen, n)))
     proportion = proportion_of(answer.two_values, estimate.value, error, seen, pooled, n)
-    diagnostics = replace(estimate.diagnostics, stderr_floor=error, pooled=pooled, proportion=proportion)
-    return replace(estimate, diagnostics=diagnostics)
+    return replace(diagnostics, stderr_floor=error, pooled=pooled, proportion=proportion)
 
 
 def proportion_of(

@@ -24,7 +24,7 @@ from cael.engine.moments import (
     runs_of,
     together,
 )
-from cael.engine.partial import ActionSums, Partial, Range, Stretch
+from cael.engine.partial import ActionSums, Partial, Range, Stretch, whole_stretches
 from cael.engine.passes import pieces
 from cael.engine.predictions import Predictions
 from cael.engine.tally import Changed, Tallying
@@ -295,8 +295,9 @@ class Summing:
         if self.times.span is not None:
             spans = {(self.task.number, self.task.first): self.times.span if self.times.ordered else None}
         return Partial(
-            read={self.task.number: self.read}, rows=self.rows, moments=moments, stretches=tuple(self.stretches),
-            actions=self.actions, masses=tuple(self.masses), tallies=tuple(tally.done() for tally in self.tallies),
+            read={self.task.number: self.read}, rows=self.rows, moments=moments,
+            stretches=whole_stretches(self.stretches), actions=self.actions,
+            masses=tuple(self.masses), tallies=tuple(tally.done() for tally in self.tallies),
             changed=tuple(self.changed), clusters=self._all_clusters(), crowded=self.crowded,
             segments=tuple(self.segments), flaws=self.flaws, ranges=self.ranges,
             most_clusters=self.work.most_clusters, groups=self.groups, spans=spans, firsts=self.times.first,

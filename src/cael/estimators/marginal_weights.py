@@ -11,7 +11,8 @@ import numpy as np
 from cael.common.types import Array, Floats, Ints
 from cael.engine.columns import Filling, Weights
 from cael.errors import InputError
-from cael.log.logged import Batch, LoggedData, chunks
+from cael.log.batch import Batch, chunks
+from cael.log.logged import LoggedData
 from cael.log.pieces import Piece
 from cael.policies.policy import probabilities
 from cael.policies.posterior import SoftmaxPosterior, fit_softmax

@@ -11,8 +11,9 @@ from cael.common.types import Floats
 from cael.engine.answer import refuse_no_support
 from cael.engine.asking import NEEDS, Asking, lacking, named_error
 from cael.errors import InputError, NeedsError
+from cael.log.batch import FEW
 from cael.log.held import Held
-from cael.log.logged import FEW, LoggedData
+from cael.log.logged import LoggedData
 from cael.outcomes.outcome_model import OutcomeModel, OutcomeTerms, Trained, terms_of, train
 from cael.policies.expectations import unsupported
 from cael.policies.fitted import FittedLogging, LoggingFit

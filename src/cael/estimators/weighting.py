@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, final
 
 import numpy as np
@@ -13,9 +14,10 @@ from cael.engine.asking import Asking
 from cael.engine.columns import Column, InFold, Product, Reward, Weight
 from cael.engine.parts import Form, Part, weight_diagnostics
 from cael.engine.score import Score
-from cael.engine.steadying import pooled_of, steadied
+from cael.engine.steadying import pooled_of, steady
 from cael.estimators.estimator import Estimator
 from cael.estimators.selection import SLOPE, Setting, Tuned
+from cael.inference.diagnostics import Diagnostics
 from cael.inference.estimate import Estimate
 from cael.inference.weight_rules import SubGaussian, clipped
 from cael.inference.weights import lambda_of
@@ -141,9 +143,13 @@ class BaselinePart(Part):
         means, c = answer.means(self.columns), np.zeros(3 * self.folds)
         for fold, b in enumerate(baselines(means, answer.products(self.columns))):
             c[3 * fold : 3 * fold + 3] = b, -b, 1.0  # r0 + b + w (r - r0 - b)
-        diagnostics = weight_diagnostics(answer, Weight(self.target), cross_fitted=True)
-        estimate = answer.estimate(self.name, self.columns, Score(answer.r0, c), diagnostics)
-        return steadied(answer, estimate, pooled_of(answer, Weight(self.target), answer.variance(Reward())))
+        return answer.estimate(self.name, self.columns, Score(answer.r0, c), partial(self._steadied, answer))
+
+    def _steadied(self, answer: Answer, estimate: Estimate) -> Diagnostics:
+        """The diagnostics, with what the interval needs."""
+        weight = Weight(self.target)
+        diagnostics = weight_diagnostics(answer, weight, cross_fitted=True)
+        return steady(answer, estimate, diagnostics, pooled_of(answer, weight, answer.variance(Reward())))
 
 
 def baselines(means: Floats, covariances: Floats) -> Floats:

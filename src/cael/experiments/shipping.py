@@ -30,7 +30,7 @@ from cael.errors import CaelError
 from cael.experiments.ledger import append, in_parallel, read_lines
 from cael.learning.learner import learn
 from cael.learning.plays import one_hot
-from cael.log.logged import Batch
+from cael.log.batch import Batch
 from cael.policies.policy import Policy
 from cael.worlds import LearningWorld, MixedWorld, PaperWorld, Play, random_world, suite, wide
 
@@ -176,6 +176,7 @@ def line(name: str, rows: list[dict[str, Any]]) -> str:
 
 def page(rows: list[dict[str, Any]]) -> str:
     """The table, worlds in their order, then the random ones together."""
+    rows = list({(row["world"], row["seed"]): row for row in rows}.values())  # two runs may have written one file
     sound = [row for row in rows if "error" not in row]
     heads = ["world", "logs", "old", "best", "value played", "ships", "ships harm", "gain", "seconds"]
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]

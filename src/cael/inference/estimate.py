@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, final
 
@@ -17,7 +18,7 @@ from cael.inference.intervals import Interval
 from cael.inference.ratio_bootstrap import Ratios, by_cluster
 from cael.inference.reach import heavier, lacking, reach
 from cael.judging.thresholds import Thresholds
-from cael.log.logged import LogKey
+from cael.log.fingerprints import LogKey
 from cael.results.frames import frame_of_facts
 from cael.results.plots import plot_estimate
 from cael.results.sheet import Column, Note, Sheet
@@ -64,6 +65,21 @@ class ScoreRange:
         return low - w * (high - low), high + w * (high - low)
 
 
+class Later:
+    """The field `diagnostics` of an Estimate, which may be given as a function of it: asked once, when first read."""
+
+    def __get__(self, estimate: Estimate | None, owner: type[Estimate]) -> Diagnostics:
+        if estimate is None:
+            raise AttributeError  # the field has no default
+        diagnostics = estimate.__dict__["diagnostics"]
+        if not isinstance(diagnostics, Diagnostics):
+            diagnostics = estimate.__dict__["diagnostics"] = diagnostics(estimate)
+        return diagnostics
+
+    def __set__(self, estimate: Estimate, diagnostics: Diagnostics | Callable[[Estimate], Diagnostics]) -> None:
+        estimate.__dict__["diagnostics"] = diagnostics
+
+
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Estimate:
@@ -75,6 +91,8 @@ class Estimate:
     sums: what a pass kept of the rows; the standard error is exact. Of a log that was streamed (`cael.scan`)
     `contributions` has one number for each of at most 997 buckets of rows instead of one per row.
 
+    diagnostics: also all that the interval needs in addition to the contributions; made when it is first asked for.
+
     ratio: of an estimate that divides by a mean, the influence of the ratio and what it divides by, with means 0 and 1.
     diagnostics: doubts, as numbers and in words. clusters: (n,) numbers of the independent units. score_range: of
     contributions, where it is known. stderr: what the contributions show.
@@ -84,7 +102,7 @@ class Estimate:
     value: float
     contributions: Floats
     key: LogKey
-    diagnostics: Diagnostics
+    diagnostics: Later = Later()
     clusters: Ints | None = None
     score_range: ScoreRange | None = None
     sums: Combination | None = None
@@ -99,6 +117,9 @@ class Estimate:
             raise InputError(f"{self.estimator}: the estimate is {self.value}; a weight or a prediction overflowed.")
         object.__setattr__(self, "value", float(self.value))
         object.__setattr__(self, "stderr", inference.stderr(self.units) if self.sums is None else self.sums.stderr)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "diagnostics": self.diagnostics}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
@@ -291,22 +312,16 @@ class Estimate:
                 f"cannot subtract {other.estimator} from {self.estimator}: they come from different logs "
                 f"({self.fingerprint[:12]}..., {other.fingerprint[:12]}...), so their rows are not paired."
             )
-        contrast = Estimate(
+        return Estimate(
             estimator=f"{self.estimator} - {other.estimator}",
             value=self.value - other.value,
             contributions=self.contributions - other.contributions,
             key=self.key,
-            diagnostics=of_contrast(self.diagnostics, other.diagnostics),
+            diagnostics=lambda contrast: contrasted(self, other, contrast),
             clusters=self.clusters,
             sums=None if self.sums is None or other.sums is None else self.sums.minus(other.sums),
             ratio=self.ratio if other.ratio is None else None,
         )
-        floor = contrast_floor(
-            (self.stderr, other.stderr, contrast.stderr),
-            (self.diagnostics.stderr_floor, other.diagnostics.stderr_floor),
-        )
-        diagnostics = replace(contrast.diagnostics, stderr_floor=floor)
-        return contrast if floor is None else replace(contrast, diagnostics=diagnostics)
 
     def without_bias(self, level: float) -> Interval | None:
         """What the interval would be without its allowance for a bias; None where it allows for none."""
@@ -376,6 +391,13 @@ class Estimate:
 
     def _repr_html_(self) -> str:
         return self.sheet().html()
+
+
+def contrasted(a: Estimate, b: Estimate, contrast: Estimate) -> Diagnostics:
+    """The diagnostics of a - b."""
+    floors = a.diagnostics.stderr_floor, b.diagnostics.stderr_floor
+    floor = contrast_floor((a.stderr, b.stderr, contrast.stderr), floors)
+    return replace(of_contrast(a.diagnostics, b.diagnostics), stderr_floor=floor)
 
 
 def _shown(value: float | None, spec: str, frame: str = "{}") -> str:

@@ -250,6 +250,10 @@ def quantile(level: float) -> float:
     return float(ndtri(0.5 + level / 2))
 
 
+ROUNDED = 1e-12
+"""Less than that is rounding."""
+
+
 def max_t(
     columns: Floats, level: float, *, hidden: Floats | None = None, resamples: int = 4000, seed: int = 0
 ) -> float:
@@ -270,6 +274,7 @@ def max_t(
     centred = grouped - grouped.mean(axis=0)
     length = np.sqrt((centred**2).sum(axis=0))
     scaled = np.divide(centred, length, out=np.zeros_like(centred), where=length > 0)
+    scaled[np.abs(scaled) < ROUNDED] = 0.0  # the sign of a first number that is rounding would choose other draws
     root = np.asarray(np.linalg.qr(scaled, mode="r"))  # its product with itself is the correlation of the columns
     rng = np.random.default_rng(seed)
     sizes = [min(500, resamples - start) for start in range(0, resamples, 500)]
@@ -277,9 +282,6 @@ def max_t(
     roots = np.concatenate([root * np.sqrt(1 - alone), np.diag(np.sqrt(alone))[alone > 0]])
     largest = np.concatenate([np.abs(rng.standard_normal((size, len(roots))) @ roots).max(axis=1) for size in sizes])
     return float(np.quantile(largest, level, method="higher"))
-
-
-ROUNDED = 1e-12
 
 
 def hidden_share(seen: float, error: float) -> float:

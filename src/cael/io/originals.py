@@ -90,8 +90,8 @@ def refuse_outcomes(columns: Sequence[str], outcomes: Sequence[str]) -> None:
     seen = [name for name in columns if name in outcomes]
     if seen:
         raise PolicyError(
-            f"the model of a policy was trained on the column {seen[0]!r}, which is the reward: a policy decides before "
-            "it is known. Train it on what was known before the decision."
+            f"the model of a policy was trained on the column {seen[0]!r}, which is the reward: a policy decides "
+            "before it is known. Train it on what was known before the decision."
         )
 
 

@@ -95,10 +95,15 @@ def resolve(source: Source, given: Columns) -> Columns:
     refuse_packed(given.layout, source.name, source.types)
     roles: dict[str, Any] = {}
     taken = [name for name in given.listed() if name not in (given.metric or ())]
+    alone = [name for name in taken if name not in (given.segment or ())]  # a segment may have another role, too
     for role, names in CONVENTIONS.items():
         value = getattr(given, role)
         if value is None:
-            value = conventional(source, (*(names_in(given.layout, role) if given.layout else ()), *names), taken)
+            value = conventional(
+                source,
+                (*(names_in(given.layout, role) if given.layout else ()), *names),
+                taken if role == "segment" else alone,
+            )
             roles[role] = (value,) if role == "segment" and value is not None else value
             continue
         for name in (value,) if isinstance(value, str) else value:

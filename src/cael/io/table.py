@@ -21,14 +21,14 @@ from cael.io.encode import Actions, context_names, read_actions
 from cael.io.logging_models import NONE, WORD, leaves_propensities, logging_model
 from cael.io.numpy_files import load_log, load_policy
 from cael.io.originals import Originals
-from cael.io.policy_columns import Rows, build
+from cael.io.policy_columns import Rows, build, guess
 from cael.io.roles import Columns, as_columns, resolve
 from cael.io.sources import Source, open_source
 from cael.io.specs import PolicySpec, is_spec, parse
 from cael.log.flaws import REPEATS, Flaws, Numbering, RowReport, contradiction, counted
 from cael.log.keys import label_array
 from cael.log.logged import LoggedData
-from cael.log.pieces import Door, RowArrays, row_arrays
+from cael.log.pieces import Door, RowArrays, row_arrays, segment_of
 from cael.log.row_checks import Contradicted
 from cael.policies.from_model import FromModel
 from cael.policies.given import PolicyLike, policy_on
@@ -75,7 +75,9 @@ class LogTable:
             return policy_on(spec, self.log.names)
         if self._rows is not None:
             policy = build(spec, self._rows, self.log.logging).matched(self.log.names)
-            refuse_other_contexts(getattr(policy, "contexts", None), self.context_names)
+            learned = getattr(policy, "contexts", None)
+            if learned is not None:
+                refuse_other_contexts(learned, self.context_names)
             if isinstance(policy, FromModel):  # a function or a model: one look at it before the whole log
                 head = self.log.take(np.arange(min(16, len(self.log))))
                 probabilities(policy, next(head.batches(width=head.n_actions)))
@@ -86,6 +88,24 @@ class LogTable:
         if parsed.kind not in ("python", "learned", "uniform", "logging", "table"):
             raise PolicyError(f"policy '{parsed}': an .npz log has arrays, not columns; name an array or an .npy file.")
         return build(parsed, Rows(Source(self.source, ()), Actions(self.actions), None, None), self.log.logging)
+
+    def label_of(self, text: str) -> str:
+        """What a policy that is given by a text is called: with its kind, where the columns say that."""
+        parsed = parse(text)
+        if isinstance(parsed, str) and self._rows is not None:
+            return str(guess(parsed, self._rows.source))
+        return text
+
+    def labels(self, column: str) -> Array:
+        """The labels (n,) of a column of the table, for segments."""
+        known = dict(self.segments)
+        if column in known:
+            return known[column]
+        if self._rows is None:
+            raise InputError(f"{self.source} has arrays, not columns: give labels, one per row, not {column!r}.")
+        self._rows.source.need(column)
+        names, codes = segment_of(column, self._rows.source)
+        return self._rows.only(np.array(names)[codes])
 
     @cached_property
     def context_names(self) -> tuple[str, ...] | None:

@@ -16,7 +16,7 @@ from cael.learning.evidence import Evidence
 from cael.learning.limits import Limits
 from cael.learning.plays import Play, played
 from cael.learning.rules import Rule, ScoredRule, among
-from cael.log.logged import Batch
+from cael.log.batch import Batch
 from cael.policies.policy import Uniform, probabilities
 
 PESSIMISM = 0.5

@@ -13,7 +13,8 @@ from cael.common.types import Floats, Ints
 from cael.common.whole import whole_file
 from cael.errors import InputError
 from cael.learning.learned_policy import LearnedPolicy
-from cael.log.logged import Batch, LoggedData
+from cael.log.batch import Batch
+from cael.log.logged import LoggedData
 from cael.policies.policy import probabilities
 
 COLUMNS = ("row", "action", "probability", "logged_action")

@@ -12,7 +12,8 @@ import numpy as np
 from cael.common.types import Floats, Ints
 from cael.embedding.exact.rewards import SparseRewards, sparse_rewards
 from cael.embedding.settings import Growth
-from cael.log.logged import BATCH_BYTES, Batch, LoggedData, chunks
+from cael.log.batch import BATCH_BYTES, Batch, chunks
+from cael.log.logged import LoggedData
 from cael.policies.policy import Policy, probabilities
 
 MOST_CELLS = 2**23

@@ -12,7 +12,7 @@ from cael.learning.evidence import Evidence
 from cael.learning.learned_policy import LearnedPolicy
 from cael.learning.rules import KEEP, TreeRule
 from cael.learning.tree_search import Search, search_of
-from cael.log.logged import Batch
+from cael.log.batch import Batch
 from cael.policies.policy import probabilities
 
 MOST_ROWS, MOST_CONTEXTS = 400, 50

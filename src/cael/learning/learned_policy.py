@@ -10,7 +10,7 @@ import numpy as np
 from cael.common.types import Floats
 from cael.errors import PolicyError
 from cael.learning.rules import Rule
-from cael.log.logged import Batch
+from cael.log.batch import Batch
 from cael.policies.gate import need_actions
 from cael.policies.policy import Policy, Uniform, probabilities
 

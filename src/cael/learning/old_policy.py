@@ -9,8 +9,9 @@ from cael.common.types import Floats
 from cael.engine.drawn import Sample
 from cael.engine.nuisances import fitted_to
 from cael.errors import NeedsError
+from cael.log.batch import Batch
 from cael.log.held import Held, Run
-from cael.log.logged import Batch, LoggedData
+from cael.log.logged import LoggedData
 from cael.policies.fitted import FittedLogging
 from cael.policies.label_fit import LabelModel
 from cael.policies.policy import Policy

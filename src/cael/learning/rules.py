@@ -12,7 +12,7 @@ import numpy as np
 from cael.common.types import Array, Floats, Ints
 from cael.learning.plays import Play, one_hot, played
 from cael.learning.scorers import Scorer
-from cael.log.logged import Batch
+from cael.log.batch import Batch
 
 KEEP = -1
 """In the place of an action: do as the old policy does."""

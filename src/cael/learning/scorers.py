@@ -10,7 +10,7 @@ import numpy as np
 
 from cael.common.types import Floats, Ints
 from cael.embedding.exact.rewards import SparseRewards
-from cael.log.logged import Batch
+from cael.log.batch import Batch
 from cael.outcomes.linear import AdditiveOutcome, InteractingOutcome
 
 

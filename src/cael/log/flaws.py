@@ -108,6 +108,12 @@ class RowReport:
                 f"{self.name}: {self.bad:,} of {self.read:,} rows are invalid: {self.reasons}. Rows are counted "
                 "from 0. Correct them, or leave them out knowingly with drop_invalid=True (--drop-invalid)."
             )
+        twice = tuple(flaws for flaws in self.flaws if flaws.what.startswith(REPEATS))
+        if twice:
+            raise LogError(
+                f"{self.name}: {replace(self, flaws=twice).reasons}. Only you know which of two such rows is right: "
+                "remove the other one. drop_invalid (--drop-invalid) leaves out rows that are wrong by themselves."
+            )
         if self.bad == self.read:
             raise LogError(f"{self.name}: every one of the {self.read:,} rows is invalid: {self.reasons}.")
         dropped = tuple((f"column {flaws.column!r} {flaws.what}", flaws.count) for flaws in self.sorted)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, final
 from cael.common.cores import cores
 from cael.common.types import Floats, Ints, settle
 from cael.errors import InputError, PolicyError
-from cael.log.logged import LoggedData, LogKey, at_rows
+from cael.log.batch import at_rows
+from cael.log.fingerprints import LogKey
+from cael.log.logged import LoggedData
 from cael.log.measure import Measure
 from cael.log.pieces import Piece, Reading
 from cael.log.targets import Target
@@ -81,6 +83,7 @@ class Held:
     has_eligible: bool = field(init=False)
     client: ClassVar[Any] = None
     predictions: ClassVar[Any] = None
+    numeric_contexts: ClassVar[bool] = True
     starts: ClassVar[tuple[int, ...]] = (0,)
 
     def __post_init__(self) -> None:
@@ -144,7 +147,7 @@ class Held:
                 "probabilities or a function of contexts; or read the log with cael.read, which keeps its columns."
             )
         policy = self.log.table.policy(text)
-        return Target(text, None, policy, policy.complete)
+        return Target(self.log.table.label_of(text), None, policy, policy.complete)
 
     def probe(self, *, contexts: bool = False) -> Piece:
         metrics = tuple(zip(self.measures, self.log.values_of(self.measures), strict=True))

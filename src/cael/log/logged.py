@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NoReturn, final
 
@@ -16,132 +13,16 @@ from cael.common.types import Array, Floats, Ints, frozen, settle
 from cael.errors import LogError, positive_int
 from cael.io.originals import Originals
 from cael.log import row_checks as checks
+from cael.log.batch import BATCH_BYTES, FEW, Batch
 from cael.log.eligible import Eligible, eligible_of
+from cael.log.fingerprints import LogKey, digest_of, key_of
 from cael.log.keys import folds_of_keys, label_keys
 from cael.log.measure import Measure, known_measures
 from cael.policies.given import PolicyLike, as_policy
 from cael.policies.labelled import Names, is_frame, refuse_other_indexes
 from cael.policies.policy import Policy, logged_probability, probabilities
 
-BATCH_BYTES = 4 * 2**20
-"""Size of one (rows x width) block of float64: small enough to stay in cache, large enough to be fast."""
-
-FEW = 64
-"""Width of the batches for questions about few actions of a row; a policy that needs all cuts them further."""
-
 PER_ROW = ("contexts", "actions", "rewards", "propensities", "clusters", "cluster_keys", "timestamps", "places")
-
-
-def chunks(n: int, width: int, bytes_each: int = BATCH_BYTES) -> list[slice]:
-    """Runs of rows such that (rows x width) float64 fit into `bytes_each`."""
-    size = max(1, bytes_each // (8 * max(1, width)))
-    return [slice(at, min(at + size, n)) for at in range(0, n, size)]
-
-
-def row_numbers(numbers: slice | Ints, rows: slice | Ints) -> slice | Ints:
-    """The numbers of some rows, counted within those that have these numbers."""
-    if not isinstance(numbers, slice):
-        return numbers[rows]
-    if isinstance(rows, slice):
-        return slice(numbers.start + rows.start, min(numbers.start + rows.stop, numbers.stop))
-    return numbers.start + rows
-
-
-def at_rows(values: Array | None, rows: slice | Ints) -> Any:
-    """The entries of some rows; None of None."""
-    return None if values is None else values[rows]
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """A run of rows of a log, as policies and models see them.
-
-    rows: their numbers in the log that row-aligned policies were made for (a slice or an index array).
-    contexts: (b, d). actions: (b,). rewards: (b,). propensities: (b,) or None. places: (b,) numbers that tell the rows
-    of a stream apart, whatever the batch; None where `rows` do. eligible: the actions that could be taken; None: all.
-    n_actions, action_features: of the log.
-    """
-
-    rows: slice | Ints
-    contexts: Floats
-    actions: Ints
-    rewards: Floats
-    propensities: Floats | None
-    n_actions: int
-    action_features: Floats | None
-    places: Ints | None = None
-    eligible: Eligible | None = None
-
-    def __len__(self) -> int:
-        return len(self.actions)
-
-    @property
-    def draw_numbers(self) -> Ints:
-        """Numbers that fix what is drawn for each row."""
-        return self.row_numbers if self.places is None else self.places
-
-    @property
-    def row_numbers(self) -> Ints:
-        """The row numbers, written out."""
-        if isinstance(self.rows, slice):
-            return np.arange(self.rows.start, self.rows.stop)
-        return self.rows
-
-    def part(self, rows: slice | Ints) -> Batch:
-        """Some of the rows, counted within the batch."""
-        return Batch(
-            row_numbers(self.rows, rows), self.contexts[rows], self.actions[rows], self.rewards[rows],
-            at_rows(self.propensities, rows), self.n_actions, self.action_features, at_rows(self.places, rows),
-            None if self.eligible is None else self.eligible.part(rows),
-        )  # fmt: skip
-
-    some = part
-
-    def parts(self, width: int | None = None, bytes_each: int = BATCH_BYTES) -> Iterator[Batch]:
-        """Parts of the rows, with at most `bytes_each` for `width` numbers per row, by default one for each action."""
-        return (self.part(rows) for rows in chunks(len(self), width or self.n_actions, bytes_each))
-
-    def in_parts(self, ask: Callable[[Batch, slice], Array], width: int | None = None) -> Array:
-        """ask(part, rows) of `parts`, joined: whoever makes an array of all actions asks like this."""
-        cuts = chunks(len(self), width or self.n_actions)
-        if len(cuts) <= 1:
-            return ask(self, slice(0, len(self)))
-        return np.concatenate([ask(self.part(rows), rows) for rows in cuts])
-
-
-@final
-class LogKey:
-    """Which log an estimate comes from; computes the fingerprint when it is first asked for, then lets the log go."""
-
-    def __init__(self, log: Any) -> None:
-        self._log = log
-        self._digest = ""
-
-    @property
-    def fingerprint(self) -> str:
-        if self._log is not None:
-            self._digest, self._log = self._log.fingerprint, None
-        return self._digest
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, LogKey) and self.fingerprint == other.fingerprint)
-
-    def __hash__(self) -> int:
-        return hash(self.fingerprint)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_log": None, "_digest": self.fingerprint}
-
-
-def key_of(log: Any) -> LogKey:
-    """What estimates keep of a log: the same object for all estimates of one log, while one of them lives."""
-    reference = log.__dict__.get("_key")
-    key = None if reference is None else reference()
-    if key is None:
-        key = LogKey(log)
-        log.__dict__["_key"] = weakref.ref(key)
-    return key
 
 
 @final
@@ -275,24 +156,7 @@ class LoggedData:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of everything in the log; two logs with the same one hold the same rows in the same order."""
-        digest = hashlib.sha256(repr(self).encode())
-        if self.logging is not None and self.logging.complete:
-            # All logged propensities are in the digest below; of the other probabilities, some rows stand for all.
-            samples = self.take(np.unique(np.linspace(0, len(self) - 1, 64).astype(np.intp)))
-            for batch in samples.batches(width=self.n_actions):
-                _add(digest, np.ascontiguousarray(probabilities(self.logging, batch)))
-        for name in ("contexts", "actions", "rewards", "propensities", "action_features", "clusters", "timestamps"):
-            array = getattr(self, name)
-            if array is not None:
-                digest.update(f"{name}{array.shape}{array.dtype}".encode())
-                _add(digest, array if array.dtype.kind not in "mM" else array.view("i8"))
-        if self.eligible is not None:
-            _add(digest, self.eligible.hashes)
-        for name, array in self.metrics:
-            digest.update(f"metric {name}".encode())
-            _add(digest, array)
-        digest.update(str(self.rows).encode() if isinstance(self.rows, slice) else self.rows.tobytes())
-        return digest.hexdigest()
+        return digest_of(self)
 
     @property
     def key(self) -> LogKey:
@@ -461,14 +325,6 @@ class LoggedData:
 def _covered(p: Floats, batch: Batch) -> bool:
     """Whether p (b, k) is positive for every eligible action."""
     return bool((p > 0).all() if batch.eligible is None else ((p > 0) | ~batch.eligible.mask()).all())
-
-
-def _add(digest: hashlib._Hash, array: Array, rows: int = 65536) -> None:
-    """Add an array to the digest; equal numbers count as equal, so -0.0 as 0.0."""
-    for at in range(0, len(array), rows) if array.dtype.kind == "f" else ():
-        digest.update((array[at : at + rows] + array.dtype.type(0)).data)
-    if array.dtype.kind != "f":
-        digest.update(array.data)
 
 
 def _cross_check(log: LoggedData, policy: Policy) -> Floats:

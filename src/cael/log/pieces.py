@@ -20,10 +20,10 @@ from cael.io.kinds import is_text
 from cael.io.missing import Filling
 from cael.io.roles import Columns
 from cael.io.sources import Source
+from cael.log.batch import Batch, at_rows
 from cael.log.eligible import Eligible
 from cael.log.flaws import Flaws, counted
 from cael.log.keys import FILE_BITS, SALT, distinct_keys, folds_of_keys, seeded
-from cael.log.logged import Batch, at_rows
 from cael.log.measure import Measure
 from cael.log.scratch import Scratch
 
@@ -216,7 +216,7 @@ def row_arrays(
         "clusters": read(roles.cluster, clusters), "times": read(roles.timestamp, _times), "ids": read(roles.id, ids),
     }  # fmt: skip
     metrics = {column: read(column, numbers_of) for column in roles.metric or ()}
-    segments = tuple(_segment(name, source) for name in door.segments)
+    segments = tuple(segment_of(name, source) for name in door.segments)
     eligible, more = eligible_in(source, roles, door.actions, actions[0], door.calendar)
     return RowArrays(arrays, segments, eligible, (*flaws, *more), notes, metrics)
 
@@ -257,21 +257,27 @@ def _times(column: str, source: Source) -> tuple[Array, list[Flaw]]:
 
 
 def _propensities(column: str, source: Source) -> tuple[Floats, list[Flaw]]:
-    propensities = numbers_within(column, source, 1 / LARGEST, 1.0)
-    return cells.propensities(column, source.chunks(column)) if propensities is None else (propensities, [])
+    chunks = source.chunks(column)
+    propensities = numbers_of_chunks(column, source, chunks, 1 / LARGEST, 1.0)
+    return cells.propensities(column, chunks) if propensities is None else (propensities, [])
 
 
 def numbers_of(column: str, source: Source) -> tuple[Floats, list[Flaw]]:
     """As `cells.measured`; a column of numbers without a flaw is looked at once."""
-    values = numbers_within(column, source, -LARGEST, LARGEST)
-    return cells.measured(column, source.chunks(column)) if values is None else (values, [])
+    chunks = source.chunks(column)  # of files, each time reads them
+    values = numbers_of_chunks(column, source, chunks, -LARGEST, LARGEST)
+    return cells.measured(column, chunks) if values is None else (values, [])
 
 
 def numbers_within(column: str, source: Source, low: float, high: float) -> Floats | None:
     """A column of numbers of which all are there and in [low, high]; None where it is not so."""
+    return numbers_of_chunks(column, source, source.chunks(column), low, high)
+
+
+def numbers_of_chunks(column: str, source: Source, chunks: Sequence[Any], low: float, high: float) -> Floats | None:
+    """The same of its chunks."""
     import pyarrow.types as t
 
-    chunks = source.chunks(column)
     kind = chunks[0].type if len(chunks) == 1 else None
     if kind is None or chunks[0].null_count or not (t.is_integer(kind) or t.is_floating(kind)):
         return None
@@ -299,7 +305,8 @@ def hashes_of(column: str, source: Source) -> tuple[Array, list[Flaw]]:
     return np.append(distinct_keys(list(distinct)), np.uint64(0))[codes], flaws
 
 
-def _segment(column: str, source: Source) -> tuple[list[str], Ints]:
+def segment_of(column: str, source: Source) -> tuple[list[str], Ints]:
+    """The labels of a column, and the number (n,) of each row's."""
     codes, distinct, _ = cells.labels(column, source.labels(column))
     labels = [*map(str, distinct), "(missing)"]
     return labels, np.where(codes < 0, len(distinct), codes)

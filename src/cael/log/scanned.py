@@ -12,28 +12,26 @@ from typing import Any, final
 import numpy as np
 
 from cael.common.types import Floats, Ints, settle
-from cael.engine.actions_pass import distinct_actions
 from cael.engine.nuisances import estimated_logging
-from cael.engine.predictions import Predictions, predictions_of
-from cael.engine.row_pass import refuse_rows_of
+from cael.engine.predictions import Predictions
+from cael.engine.row_pass import refuse_rows_of, settle_rows_of
 from cael.errors import InputError, LogError
-from cael.io import cells
 from cael.io.csv_files import Written
-from cael.io.eligibility import Calendar, calendar_of, named_eligible
-from cael.io.encode import Actions, action_table, from_log
+from cael.io.eligibility import Calendar
+from cael.io.encode import Actions
 from cael.io.kinds import is_text
-from cael.io.logging_models import NONE, WORD, leaves_propensities, logging_model
+from cael.io.logging_models import logging_model
 from cael.io.missing import Filling, fillings_of
 from cael.io.originals import refuse_outcomes
-from cael.io.reading import Task, batches, fingerprint_of, found_files, opened, tasks_of
-from cael.io.roles import Columns, as_columns, resolve
+from cael.io.reading import Task, batches, fingerprint_of
+from cael.io.roles import Columns
 from cael.io.sources import Source
-from cael.io.table import columns_found
-from cael.log.budget import Budget, bytes_of
+from cael.log.batch import at_rows
+from cael.log.budget import Budget
+from cael.log.fingerprints import LogKey, key_of
 from cael.log.flaws import Numbering, RowReport
 from cael.log.held import PROBE
 from cael.log.keys import FILE_BITS
-from cael.log.logged import LogKey, at_rows, key_of
 from cael.log.measure import Measure, known_measures
 from cael.log.pieces import Door, Piece, Reading, piece_of, refuse_text_contexts, unique
 from cael.log.targets import Target, as_source, target_of
@@ -169,18 +167,27 @@ class ScannedLog:
         self, *, contexts: bool = False, segments: tuple[str, ...] = (), times: bool = True, categories: bool = False,
         clusters: bool = True, propensities: bool = True, ids: bool = False,
     ) -> Door:  # fmt: skip
-        """How its columns become arrays. categories: whether contexts may be text."""
+        """How its columns become arrays. categories: whether contexts may be text. Where rows with a flaw are left out,
+        all columns are read: every pass must leave out the same rows."""
         if contexts and not categories:
             refuse_text_contexts(self.source, self.columns)
-        unneeded = {
-            "contexts": not contexts, "timestamp": not times, "cluster": not clusters, "propensity": not propensities,
-            "id": not ids,
+        needed = {
+            "contexts": contexts, "timestamp": times, "cluster": clusters, "propensity": propensities, "id": ids,
         }  # fmt: skip
-        roles = replace(self.columns, **{role: None for role, without in unneeded.items() if without})
+        unneeded = [role for role, wanted in needed.items() if not (wanted or self.drop_invalid)]
+        roles = replace(self.columns, **dict.fromkeys(unneeded))
+        if not contexts:
+            roles = replace(roles, contexts=None)
         fillings = self.fillings if contexts else None
         return Door(
             roles, self.actions, segments, categories, self.calendar, self.measures, fillings, portion=self.portion
         )
+
+    @cached_property
+    def numeric_contexts(self) -> bool:
+        """Whether there are contexts, and all of them are numbers."""
+        names = self.columns.contexts or ()
+        return bool(names) and not any(is_text(self.source.type_of(name)) for name in names)
 
     @cached_property
     def fillings(self) -> dict[str, Filling]:
@@ -247,9 +254,13 @@ class ScannedLog:
         source, places = self._first
         rows = source.memory.slice(0, int((places < 1 << FILE_BITS).sum()))
         head = piece_of(as_source(rows, source.name, source.origin or ("", 0)), self.door())
-        if len(head) == 0 and not self.drop_invalid:
+        if len(head):
+            return head
+        if not self.drop_invalid:
             refuse_rows_of(self)
-        return head if len(head) else self.probe()
+        if len(self.probe()) == 0:
+            settle_rows_of(self)
+        return self.probe()
 
     def reading(
         self, *, contexts: bool = False, propensities: bool = True, segments: tuple[str, ...] = (),
@@ -308,70 +319,6 @@ class ScannedLog:
         return f"ScannedLog({', '.join(parts)})"
 
 
-def scan(
-    source: Any,
-    columns: Columns | Mapping[str, Any] | None = None,
-    *,
-    actions: Any = None,
-    n_actions: int | None = None,
-    logging: Any = None,
-    predictions: str | None = None,
-    eligible: Any = None,
-    drop_invalid: bool = False,
-    memory: int | str | None = None,
-    workers: int | None = None,
-    client: Any = None,
-) -> ScannedLog:
-    """A log in files that need not fit into memory. Nothing but the action column is read until it is evaluated.
-
-    source : a file (Parquet, CSV, Arrow), a folder, a pattern, or a list of them.
-    columns, actions, n_actions, eligible, drop_invalid : see `cael.io.open_log`. Without `actions` or `n_actions`, the
-        action column is read once to find the actions.
-    logging : the logging policy, where all its probabilities are known: in the forms of a target policy, such as
-        "dense:mu_*", or a function of contexts. Without it, CAEL fits it to the propensities. "estimate",
-        "estimate:boosting" or a `LoggingModel` estimates it from a sample of the rows, and "none" does without; neither
-        looks at a propensity column. By default that column is used, and without one the logging policy is estimated,
-        with a warning.
-    predictions : columns with predictions of the reward, which DM, DR and SNDR then use: "LOGGED+TARGET" names that of
-        the logged action and that of the target's actions; a pattern, or a column of lists, those of all actions.
-        Without it, they train a ridge regression in a pass of its own.
-    memory : how much the program may take, such as "2GiB" or a number of bytes; half of what is free by default.
-    workers : threads that read; as many as there are cores by default.
-    client : a Dask client, or the address of a scheduler; its workers read the files in place of threads, so they must
-        see them under the same names. Or a function client(f, tasks) that gives f(task) for each task, in order, as
-        `map` does: with it other engines can be used, such as joblib's backends or Spark.
-    """
-    word = logging.strip() if isinstance(logging, str) else ""
-    if word == "logging":
-        raise InputError("logging='logging' is circular; name columns, a table or a function.")
-    files, name = found_files(source)
-    files = files if client is None else tuple(file.anywhere() for file in files)
-    table = opened(files, name)
-    given, sets = named_eligible(as_columns(columns), eligible)
-    roles = resolve(table, given)
-    tasks = tasks_of(files)
-    budget = Budget(bytes_of(memory), workers)
-    types = csv_types(table, roles)
-    try:
-        known_actions, notes = actions_of_log(table, tasks, roles, actions, n_actions, types, budget)
-        calendar = calendar_of(roles, sets, known_actions)
-    except InputError as error:
-        raise (error if name in str(error) else type(error)(f"{name}: {error}")) from None
-    notes = [*table.notes, columns_found(roles), *notes]
-    if leaves_propensities(logging):
-        roles = replace(roles, propensity=None)
-    if word == NONE or logging is None:
-        logging = WORD if word != NONE and roles.propensity is None else None
-    predicted = None if predictions is None else predictions_of(predictions, table, known_actions)
-    log = ScannedLog(
-        table, tasks, roles, known_actions, predicted, budget, drop_invalid, budget.workers, client, tuple(notes),
-        logging, calendar,
-    )  # fmt: skip
-    if log.rows == 0:
-        raise LogError(f"{name} has no rows: expected at least 2.")
-    return replace(log, notes=(*notes, *(filling.note for filling in log.fillings.values() if filling.note)))
-
-
 def csv_types(table: Source, roles: Columns) -> dict[str, Any]:
     """Columns that are numbers in the first block are numbers in all; those with fractions later on as well. Labels
     stay as they are written, unless all are whole numbers."""
@@ -396,26 +343,6 @@ def csv_types(table: Source, roles: Columns) -> dict[str, Any]:
     counted = [name for name, kind in types.items() if kind == Written(True)]
     exact = table.files[0].exact(counted)
     return types | {name: Written(False) for name in counted if name not in exact}
-
-
-def actions_of_log(
-    table: Source, tasks: tuple[Task, ...], roles: Columns, given: Any, n_actions: int | None,
-    types: dict[str, Any], budget: Budget,
-) -> tuple[Actions, list[str]]:  # fmt: skip
-    """The actions, from their table, from their number, or from a pass over the action column."""
-    column = str(roles.action)
-    if given is not None:
-        return action_table(given, n_actions)
-    if n_actions is not None:
-        probe = next((batch for task in tasks for batch in batches(task, [column], 1024, types)), None)
-        chunks = [] if probe is None else [probe.column(0)]
-        _, distinct, _ = cells.labels(column, chunks)
-        return from_log(column, distinct or [0], n_actions)
-    distinct = distinct_actions(tasks, column, types, budget.workers)
-    if not distinct:
-        raise InputError(f"column {column!r} of {table.name} holds no action.")
-    known, notes = from_log(column, sorted({*distinct, *table.actions}), None)
-    return known, [*notes, f"The {len(known)} actions were found by reading column {column!r} once."]
 
 
 def first_rows(table: Source, tasks: tuple[Task, ...], types: dict[str, Any], size: int = PROBE) -> tuple[Source, Ints]:

@@ -49,6 +49,14 @@ class Sums:
             self.xx + sign * other.xx, self.xr + sign * other.xr, self.rr + sign * other.rr, self.x_shift, self.r_shift,
         )  # fmt: skip
 
+    def squared_errors(self, effects: Floats, slopes: Floats) -> Floats:
+        """(s,) of s models with shared slopes: effects (s, k), slopes (s, d); products summed over all actions."""
+        along = np.einsum("sj,ij->si", slopes, self.x)
+        cross = np.einsum("sj,j->s", slopes, self.xr[0]) + np.einsum("si,i->s", effects, self.r)
+        within = np.einsum("si,ij,sj->s", slopes, self.xx[0], slopes)
+        square = within + np.einsum("si,si->s", effects, 2 * along + self.counts * effects)
+        return np.maximum(0.0, self.rr - 2 * cross + square)
+
     def squared_error(self, effect: Floats, slope: Floats) -> float:
         """sum (r - effect[a] - x'slope[a])^2 of the rows in these sums; effect (k,), slope (k, d) or (1, d)."""
         if len(slope) == 1 < len(self.xx):

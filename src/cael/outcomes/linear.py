@@ -8,7 +8,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from cael.common.types import Floats, Ints
-from cael.log.logged import Batch
+from cael.log.batch import Batch
 from cael.outcomes.outcome_model import FittedOutcome
 from cael.policies.policy import Policy, fixed_on
 

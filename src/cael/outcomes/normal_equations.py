@@ -108,6 +108,16 @@ class System:
             shared = equations[of].solve(each)
             yield self._unscaled(eliminated[alone].alone(self.sums, shared))
 
+    def additive(self, settings: Sequence[Penalties]) -> tuple[Floats, Floats]:
+        """Effects (s, k) and shared slopes (s, d) under s penalties without interactions that have one `onehot`."""
+        eliminated = _eliminated(self.sums, settings[0])
+        effects, slopes = _additive(eliminated.rest, self.z).additive([each.dense for each in settings])
+        if settings[0].onehot is not None:
+            left = self.sums.r - self.sums.counts * effects - np.einsum("sj,ij->si", slopes, self.sums.x)
+            effects = effects + left / (self.sums.counts + settings[0].onehot)
+        slopes = slopes / self.scale
+        return effects - np.einsum("sj,j->s", slopes, self.mean)[:, None], slopes
+
     def _unscaled(self, standardised: Coefficients) -> Coefficients:
         slope = standardised.slope / self.scale
         return Coefficients(standardised.effect - slope @ self.mean, slope)
@@ -115,10 +125,12 @@ class System:
 
 def solutions(sums: Sums, phi: Floats, settings: Sequence[Penalties]) -> Iterator[Coefficients]:
     """The coefficients under each of these penalties; 0 without rows, as few clusters may all be in one fold."""
-    if sums.counts.any():
-        yield from System.of(sums, phi).solve(settings)
-    else:
-        yield from [Coefficients(np.zeros_like(sums.counts), np.zeros((1, sums.x.shape[1])))] * len(settings)
+    return System.of(sums, phi).solve(settings) if sums.counts.any() else nothing(sums, settings)
+
+
+def nothing(sums: Sums, settings: Sequence[Penalties]) -> Iterator[Coefficients]:
+    """The same without rows."""
+    return iter([Coefficients(np.zeros_like(sums.counts), np.zeros((1, sums.x.shape[1])))] * len(settings))
 
 
 @final
@@ -142,6 +154,14 @@ class Equations:
             by_action = table[:, 0] + self.z @ table[:, 1:].T
             return Coefficients(by_action[:, 0], by_action[:, 1:])
         return Coefficients(beta[0] + self.z @ beta[1 + self.d :], beta[None, 1 : 1 + self.d])
+
+    def additive(self, dense: Sequence[float]) -> tuple[Floats, Floats]:
+        """Effects (s, k) and slopes (s, d) under s penalties, without products."""
+        grams = np.repeat(self.gram[None], len(dense), axis=0)
+        at = np.arange(1, len(self.gram))
+        grams[:, at, at] += np.array(dense)[:, None]
+        beta = np.asarray(np.linalg.solve(grams, self.moment[:, None])[:, :, 0], dtype=np.float64)
+        return beta[:, :1] + (self.z @ beta[:, 1 + self.d :].T).T, beta[:, 1 : 1 + self.d]
 
     def _diagonal(self, penalties: Penalties) -> Floats:
         diagonal = np.full(len(self.gram), penalties.dense)

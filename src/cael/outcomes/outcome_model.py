@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike
 
 from cael.common.types import Array, Floats, Ints, all_finite, frozen, settle
 from cael.errors import InputError
-from cael.log.logged import FEW, Batch, LoggedData, chunks
+from cael.log.batch import FEW, Batch, chunks
+from cael.log.logged import LoggedData
 from cael.policies.gate import last_row
 from cael.policies.labelled import labelled, shown
 from cael.policies.policy import Policy, probabilities, support

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,11 +12,12 @@ import numpy as np
 
 from cael.common.types import Array, Floats, Ints
 from cael.errors import InputError, choose
+from cael.log.batch import chunks
 from cael.log.keys import fold_of_each, parts_of_keys
-from cael.log.logged import LoggedData, chunks
+from cael.log.logged import LoggedData
 from cael.outcomes.action_sums import Summing, Sums, total
 from cael.outcomes.linear import AdditiveOutcome, InteractingOutcome
-from cael.outcomes.normal_equations import Coefficients, Penalties, System, solutions
+from cael.outcomes.normal_equations import Coefficients, Penalties, System, nothing, solutions
 from cael.outcomes.outcome_model import ACTION_INPUTS, FittedOutcome, OutcomeModel, action_inputs
 
 ALPHAS, ONEHOT_ALPHAS = (1e5, 1e4, 1e3, 1e2, 1e1, 1e0), (1e4, 1e2, 1e1, 1e0)
@@ -144,16 +146,18 @@ class Judge:
 
     def models(self, hidden: frozenset[int], settings: Sequence[Penalties]) -> Iterator[Coefficients]:
         """The models of all parts but some, one for each of these penalties."""
+        system = self._training(hidden)
+        return nothing(self.everything, settings) if system is None else system.solve(settings)
+
+    def _training(self, hidden: frozenset[int]) -> System | None:
+        """The sums of all parts but some; None without rows."""
         if hidden in self.systems:
-            return self.systems[hidden].solve(settings)
+            return self.systems[hidden]
         sums = self.everything
         for at in sorted(hidden):
             sums = sums.plus(self.parts[at], sign=-1)
-        return (
-            solutions(sums, self.phi, settings) if not sums.counts.any() else self._system(hidden, sums).solve(settings)
-        )
-
-    def _system(self, hidden: frozenset[int], sums: Sums) -> System:
+        if not sums.counts.any():
+            return None
         system = System.of(sums, self.phi)
         if len(self.parts) ** 2 * (system.z.size + sums.xx.size) <= MOST_KEPT:
             self.systems[hidden] = system
@@ -170,10 +174,22 @@ class Judge:
     def _learn(self, hidden: frozenset[int], settings: Sequence[Penalties]) -> None:
         # Errors, not models, are kept: each model has a number for every action.
         unknown = [each for each in settings if (hidden, each) not in self.errors]
-        if unknown:
+        if unknown and not self.parts[0].by_action:
+            self._learn_additive(hidden, unknown)
+        elif unknown:
             for each, model in zip(unknown, self.models(hidden, unknown), strict=True):
                 errors = {at: self.parts[at].squared_error(model.effect, model.slope) for at in hidden}
                 self.errors[hidden, each] = errors
+
+    def _learn_additive(self, hidden: frozenset[int], settings: Sequence[Penalties]) -> None:
+        system, k, d = self._training(hidden), *self.parts[0].x.shape
+        for _, alike in itertools.groupby(settings, key=lambda each: each.onehot):
+            run = list(alike)
+            none = np.zeros((len(run), k)), np.zeros((len(run), d))
+            models = none if system is None else system.additive(run)
+            errors = {at: self.parts[at].squared_errors(*models).tolist() for at in hidden}
+            for number, each in enumerate(run):
+                self.errors[hidden, each] = {at: errors[at][number] for at in hidden}
 
 
 @final

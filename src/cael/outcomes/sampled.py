@@ -9,7 +9,8 @@ import numpy as np
 
 from cael.common.types import Array, Floats, Ints
 from cael.errors import positive_int
-from cael.log.logged import Batch, LoggedData
+from cael.log.batch import Batch
+from cael.log.logged import LoggedData
 from cael.outcomes.outcome_model import FittedOutcome, OutcomeModel
 from cael.policies import draws
 from cael.policies.policy import Policy, draw, support

@@ -9,7 +9,8 @@ import numpy as np
 
 from cael.common.types import Array, Floats, Ints
 from cael.errors import InputError, LogError, choose, refuse_rows
-from cael.log.logged import Batch, LoggedData, chunks
+from cael.log.batch import Batch, chunks
+from cael.log.logged import LoggedData
 from cael.outcomes.linear import AdditiveOutcome
 from cael.outcomes.normal_equations import spread
 from cael.outcomes.outcome_model import ACTION_INPUTS, FittedOutcome, OutcomeModel, action_inputs

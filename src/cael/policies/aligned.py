@@ -8,7 +8,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from cael.common.types import Floats, Ints, settle
-from cael.log.logged import Batch, row_numbers
+from cael.log.batch import Batch, row_numbers
 from cael.policies import policy as gate
 from cael.policies.policy import Policy, Tabular, Uniform, row_entries
 from cael.policies.support import Support

@@ -14,7 +14,7 @@ from cael.policies.labelled import Inputs, Names
 from cael.policies.policy import Policy, probabilities
 
 if TYPE_CHECKING:
-    from cael.log.logged import Batch
+    from cael.log.batch import Batch
 
 
 @final

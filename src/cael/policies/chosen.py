@@ -17,7 +17,7 @@ from cael.policies.support import Support
 from cael.policies.topk import TopK
 
 if TYPE_CHECKING:
-    from cael.log.logged import Batch
+    from cael.log.batch import Batch
 
 
 @final

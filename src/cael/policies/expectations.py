@@ -13,7 +13,7 @@ from cael.policies.policy import Policy, fixed_on, logged_probability, probabili
 from cael.policies.support import Support
 
 if TYPE_CHECKING:
-    from cael.log.logged import Batch
+    from cael.log.batch import Batch
 
 TINY = 1e-300
 ROUNDING = 1e-12

@@ -17,7 +17,7 @@ from cael.policies.policy import Policy
 from cael.policies.scored import among, softmax
 
 if TYPE_CHECKING:
-    from cael.log.logged import Batch
+    from cael.log.batch import Batch
 
 BLOCK = 4096
 """Actions that are scored at once: arrays have a width of at most so many."""

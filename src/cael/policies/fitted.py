@@ -15,7 +15,8 @@ from cael.policies.label_fit import NEVER, Basis, Family, LabelModel, Labels, ba
 from cael.policies.policy import Policy
 
 if TYPE_CHECKING:
-    from cael.log.logged import Batch, LoggedData
+    from cael.log.batch import Batch
+    from cael.log.logged import LoggedData
 
 FOLDS, SEED = 5, 0
 CELLS, FEWEST = 400_000, 2000

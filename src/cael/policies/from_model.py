@@ -14,7 +14,7 @@ from cael.policies.labelled import Inputs, Names, by_position, is_frame, labelle
 from cael.policies.policy import Policy
 
 if TYPE_CHECKING:
-    from cael.log.logged import Batch
+    from cael.log.batch import Batch
 
 
 @final

@@ -14,7 +14,7 @@ from cael.common.types import Array, Floats, Ints
 from cael.errors import PolicyError, refuse_rows
 
 if TYPE_CHECKING:
-    from cael.log.logged import Batch
+    from cael.log.batch import Batch
     from cael.policies.policy import Policy
     from cael.policies.support import Support
 

@@ -25,7 +25,7 @@ from cael.policies.policy import (
 from cael.policies.support import Support
 
 if TYPE_CHECKING:
-    from cael.log.logged import Batch
+    from cael.log.batch import Batch
 
 
 @final

@@ -26,7 +26,7 @@ from cael.policies.labelled import Inputs, Labels, Names, index_of, labelled, ne
 from cael.policies.support import Support
 
 if TYPE_CHECKING:
-    from cael.log.logged import Batch
+    from cael.log.batch import Batch
 
 MOST_LISTED = 256
 """A table for all contexts with at most so many actions that carry mass is asked as a list."""
@@ -232,7 +232,7 @@ class Tabular(Policy):
     """Probabilities as an array: (k,) for every context alike, or (n, k) aligned with the rows of the log.
 
     A frame of pandas, polars or Arrow has a column for each action, named by it, and a mapping {action: probability}
-    an entry; actions= names the columns of an array. The log's own labels then say which action each is. Rows of a
+    has an entry; actions= names the columns of an array. The log's own labels then say which action each is. Rows of a
     frame with labels of their own (an index, a column of decision ids) are matched by them.
     `copy=False` keeps the caller's array without copying it (the caller promises not to change it).
 

@@ -17,7 +17,8 @@ import numpy as np
 from cael.common.cores import threads
 from cael.common.types import Floats, Ints
 from cael.errors import InputError
-from cael.log.logged import BATCH_BYTES, Batch, LoggedData, chunks
+from cael.log.batch import BATCH_BYTES, Batch, chunks
+from cael.log.logged import LoggedData
 from cael.policies.policy import probabilities
 
 GRADIENT_TOLERANCE = 1e-6

@@ -11,16 +11,17 @@ import numpy as np
 
 from cael.common.types import Array, Floats, Ints, frozen
 from cael.errors import InputError, positive_int
+from cael.log.batch import chunks
 from cael.log.keys import fold_of_each
-from cael.log.logged import LoggedData, chunks
+from cael.log.logged import LoggedData
 from cael.policies.action_models import ActionFamily, ActionModel, check_model, families
 from cael.policies.gate import need_actions, need_rows
 from cael.policies.policy import Policy
 from cael.policies.scored import among, softmax
 
 if TYPE_CHECKING:
+    from cael.log.batch import Batch
     from cael.log.eligible import Eligible
-    from cael.log.logged import Batch
 
 FOLDS = 5
 LUCE_STEPS = 50

@@ -17,7 +17,7 @@ from cael.policies.policy import Policy
 from cael.policies.support import Support
 
 if TYPE_CHECKING:
-    from cael.log.logged import Batch
+    from cael.log.batch import Batch
 
 Scores: TypeAlias = ArrayLike | Callable[[Floats], ArrayLike]
 """Scores of the actions: (k,), row-aligned (n, k), or a function of contexts (b, d) -> (b, k)."""

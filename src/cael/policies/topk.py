@@ -14,7 +14,7 @@ from cael.policies.policy import Policy
 from cael.policies.support import Support
 
 if TYPE_CHECKING:
-    from cael.log.logged import Batch
+    from cael.log.batch import Batch
 
 
 @final

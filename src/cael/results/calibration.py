@@ -18,8 +18,9 @@ from cael.inference import intervals as inference
 from cael.inference.estimate import Estimate
 from cael.judging.thresholds import DEFAULT, Thresholds
 from cael.judging.verdict import Check
+from cael.log.batch import Batch
 from cael.log.held import Held
-from cael.log.logged import Batch, LoggedData
+from cael.log.logged import LoggedData
 from cael.log.scanned import ScannedLog
 from cael.outcomes.ridge import Ridge
 from cael.policies.given import PolicyLike

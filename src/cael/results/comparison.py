@@ -12,7 +12,7 @@ from cael.estimators.doubly_robust import SNDR
 from cael.estimators.estimator import Estimator
 from cael.estimators.weighting import SNIPS, LoggedMean
 from cael.inference import intervals as inference
-from cael.inference.estimate import Estimate, reworded
+from cael.inference.estimate import Estimate
 from cael.inference.intervals import Interval
 from cael.inference.lift import relative_lift
 from cael.judging.thresholds import DEFAULT, Thresholds
@@ -255,12 +255,11 @@ def comparison_of(
     """Each target against the baseline, with simultaneous intervals."""
     limits, metric = thresholds or DEFAULT, asked.primary
     scorecard = asked.scorecard(chosen.name, level, limits, seed)
-    lifts = [asked.lifted(metric, t, chosen.name) for t in range(len(asked.names))]
-    best = [next(e for e in asked.estimates(t)[0] if e.estimator == chosen.name) for t in range(len(asked.names))]
+    lifts = [asked.lifted(metric, t, chosen.name, limits) for t in range(len(asked.names))]
     factor = joint_factor([each.lift for each in lifts], level, seed) if scorecard is None else scorecard.factor
     compared = [
         Compared(
-            name, reworded(best[t], limits), lifts[t].lift, within(lifts[t].lift, factor, level),
+            name, lifts[t].estimate, lifts[t].lift, within(lifts[t].lift, factor, level),
             asked.verdict(metric, t, chosen.name, level, limits), asked.sign,
         )
         for t, name in enumerate(asked.names)

@@ -178,7 +178,7 @@ def evaluation_of(
     result = Evaluation(
         tuple(estimates), tuple(skipped), headline=chosen,
         verdict=verdict, log=answer.log.described(answer.n),
-        policy=answer.targets[0].label, lifted=asked.lifted(asked.primary, 0, chosen),
+        policy=answer.targets[0].label, lifted=asked.lifted(asked.primary, 0, chosen, limits),
         scope=scope_of(answer, ratio=asked.ratio), overlap=overlap_of(answer, 0), level=level,
         metric=asked.metric, sign=asked.sign, baseline_name=asked.question.name, scorecard=scorecard,
         sensitivity=sensitivity_of(answer, 0, estimates, chosen, level),

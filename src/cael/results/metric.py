@@ -27,7 +27,7 @@ class Metric:
     baseline's value ("2%") or a number in units of the metric. limit: the worst value that is allowed at all.
 
     >>> Metric.of("latency:min:+2%")
-    Metric('latency', direction='min', margin='2%')
+    Metric('latency', direction='min', margin='+2%')
     >>> Metric.of("spend/clicks:cap=500").name
     'spend/clicks'
     """

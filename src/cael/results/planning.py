@@ -20,8 +20,9 @@ from cael.inference.weights import effective_sample_size
 from cael.judging.checks import graded
 from cael.judging.thresholds import DEFAULT, Thresholds
 from cael.judging.verdict import Check, doubts, worst
+from cael.log.batch import Batch
 from cael.log.held import Held
-from cael.log.logged import Batch, LoggedData
+from cael.log.logged import LoggedData
 from cael.log.scanned import ScannedLog
 from cael.outcomes.outcome_model import OutcomeModel, train
 from cael.outcomes.ridge import Ridge

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, final
 
@@ -16,7 +16,7 @@ from cael.inference.estimate import Estimate, reworded
 from cael.inference.ratio import ratio_of
 from cael.judging.checks import choose_headline
 from cael.judging.judge import judge
-from cael.judging.thresholds import Thresholds
+from cael.judging.thresholds import DEFAULT, Thresholds
 from cael.judging.verdict import LEVELS, Verdict
 from cael.log.held import EngineLog, Held
 from cael.log.measure import Measure
@@ -112,13 +112,14 @@ class Asked:
         ratios = [ratio_of(each, per[each.estimator], self.metric) for each in estimates if each.estimator in per]
         return ratios, [*skipped, *(pair for pair in more if pair not in skipped)]
 
-    def lifted(self, metric: Metric | None, target: int, headline: str) -> Lifted:
-        """A metric of a target, and its lift over the baseline."""
+    def lifted(self, metric: Metric | None, target: int, headline: str, limits: Thresholds = DEFAULT) -> Lifted:
+        """A metric of a target, and its lift over the baseline, with warnings that follow these limits."""
         parts = [
             lifted(answer, name_in(answer, target, headline), target, self.baseline)
             for answer in self.answers_to(metric)
         ]
-        return parts[0] if metric is None or len(parts) == 1 else ratio_lifted(parts[0], parts[1], metric.name)
+        whole = parts[0] if metric is None or len(parts) == 1 else ratio_lifted(parts[0], parts[1], metric.name)
+        return replace(whole, estimate=reworded(whole.estimate, limits), baseline=reworded(whole.baseline, limits))
 
     def verdict(self, metric: Metric | None, target: int, headline: str, level: float, limits: Thresholds) -> Verdict:
         """The verdict on a metric of a target; of a ratio the graver one of its two parts."""
@@ -133,7 +134,7 @@ class Asked:
 
     def row(self, metric: Metric, target: int, headline: str, level: float, limits: Thresholds) -> Row:
         """A metric of a target, before the intervals are joined."""
-        whole = self.lifted(metric, target, headline)
+        whole = self.lifted(metric, target, headline, limits)
         return Row(
             metric, self.names[target], whole, self.verdict(metric, target, headline, level, limits),
             self.of(metric.column).range.cut, excess_of(metric, whole),

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cael.common.types import Floats, Ints
+from cael.common.types import Array, Floats, Ints
 from cael.engine.answer import Answer
 from cael.engine.asking import as_engine_log
 from cael.engine.columns import Weight
@@ -167,11 +167,12 @@ def segments(
 ) -> Segments:
     """For whom, or when, is the policy better? Values and lifts by segment.
 
-    labels: (n,) strings or numbers, one per row; of a scanned log (`cael.scan`) the name of a column. windows: instead
-    of labels, this many time periods of equal numbers of rows, by the timestamps, or by the order of the rows where
-    there are none; a scanned log must be in the order of time. estimator, learn, budget: see `compare`. Intervals of
-    lifts are simultaneous (max-t bootstrap); the shrunk lifts are empirical Bayes estimates under a normal prior whose
-    spread is estimated (no shrinkage with fewer than 4 segments). thresholds: by which they are said to differ.
+    labels: (n,) strings or numbers, one per row; or the name of a column of the table that the log was read from.
+    windows: instead of labels, this many time periods of equal numbers of rows, by the timestamps, or by the order of
+    the rows where there are none; a scanned log must be in the order of time. estimator, learn, budget: see
+    `compare`. Intervals of lifts are simultaneous (max-t bootstrap); the shrunk lifts are empirical Bayes estimates
+    under a normal prior whose spread is estimated (no shrinkage with fewer than 4 segments). thresholds: by which they
+    are said to differ.
     metrics, baseline: see `evaluate`; further metrics are `others` of the first, and all intervals are simultaneous.
     """
     inference.check_level(level)
@@ -221,8 +222,21 @@ def by_time(log: LoggedData, windows: int) -> tuple[list[str], Ints]:
     return names, block
 
 
+def of_column(log: LoggedData, name: str) -> Array:
+    """The labels (n,) of a column of the table that a log was read from."""
+    if log.table is None:
+        raise InputError(
+            f"segments {name!r} names a column, and this log was made from arrays. Give the labels, one per row; or "
+            "read the log with cael.read, which keeps its columns."
+        )
+    labels: Array = log.table.labels(name)[log.rows]
+    return labels
+
+
 def by_label(log: LoggedData, labels: Any) -> tuple[list[str], Ints]:
     """Names of the segments and the (n,) number of each row's segment."""
+    if isinstance(labels, str):
+        labels = of_column(log, labels)
     array = np.asarray(labels)
     if array.shape != (len(log),):
         raise InputError(f"labels must have one entry per row ({len(log)}); got shape {array.shape}.")

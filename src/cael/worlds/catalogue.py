@@ -10,8 +10,9 @@ import numpy as np
 
 from cael.common.types import Array, Floats, Ints
 from cael.errors import InputError, positive_int
+from cael.log.batch import Batch
 from cael.log.eligible import Eligible, of_mask, sets_of
-from cael.log.logged import Batch, LoggedData
+from cael.log.logged import LoggedData
 from cael.policies.policy import Policy, Uniform
 from cael.policies.scored import Softmax
 from cael.worlds.population import DrawnWorld, Population, generator

@@ -10,7 +10,7 @@ import numpy as np
 
 from cael.common.types import Array, Floats, Ints
 from cael.errors import InputError, choose
-from cael.log.logged import Batch
+from cael.log.batch import Batch
 from cael.policies.policy import Policy
 from cael.policies.scored import EpsilonGreedy
 from cael.worlds.population import DrawnWorld, Population

@@ -11,7 +11,8 @@ import numpy as np
 
 from cael.common.types import Floats, Ints, frozen
 from cael.errors import InputError, choose
-from cael.log.logged import Batch, LoggedData
+from cael.log.batch import Batch
+from cael.log.logged import LoggedData
 from cael.policies.mixture import Mixture
 from cael.policies.policy import Policy, Tabular, Uniform
 from cael.policies.scored import EpsilonGreedy, Softmax

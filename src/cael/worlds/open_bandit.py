@@ -13,7 +13,8 @@ from cael.common.types import Floats, Ints, frozen
 from cael.datasets import obd
 from cael.datasets.obd import OpenBanditLog
 from cael.errors import InputError
-from cael.log.logged import Batch, LoggedData
+from cael.log.batch import Batch
+from cael.log.logged import LoggedData
 from cael.policies.policy import Policy, Tabular, Uniform
 from cael.worlds.population import DrawnWorld, Population, generator
 from cael.worlds.world import sigmoid

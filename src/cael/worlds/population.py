@@ -10,8 +10,9 @@ import numpy as np
 
 from cael.common.types import Floats, Ints
 from cael.errors import positive_int
+from cael.log.batch import Batch
 from cael.log.eligible import Eligible
-from cael.log.logged import Batch, LoggedData
+from cael.log.logged import LoggedData
 from cael.policies.given import as_policy
 from cael.policies.policy import Policy, probabilities
 from cael.worlds.world import draw_actions, unlogged

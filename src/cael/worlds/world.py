@@ -9,7 +9,8 @@ import numpy as np
 
 from cael.common.types import Floats, Ints
 from cael.errors import InputError, positive_int
-from cael.log.logged import Batch, LoggedData
+from cael.log.batch import Batch
+from cael.log.logged import LoggedData
 from cael.policies.policy import Policy, Uniform
 from cael.policies.scored import EpsilonGreedy, Softmax
 

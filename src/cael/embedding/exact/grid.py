@@ -20,7 +20,7 @@ from cael.common.types import Floats, Ints
 from cael.embedding.arrays import NUMPY, AnyArray, Arrays, of
 from cael.embedding.exact import codes
 from cael.embedding.exact.rewards import SparseRewards
-from cael.log.logged import Batch
+from cael.log.batch import Batch
 from cael.policies import draws
 from cael.policies.policy import Policy, draw, probabilities, probability_of, support
 

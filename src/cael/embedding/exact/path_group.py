@@ -16,7 +16,7 @@ from cael.common.types import Floats
 from cael.embedding.arrays import NUMPY
 from cael.engine.columns import Member
 from cael.inference.weights import tail_of
-from cael.log.logged import BATCH_BYTES
+from cael.log.batch import BATCH_BYTES
 from cael.log.pieces import Piece
 from cael.policies.policy import Policy
 

@@ -21,7 +21,8 @@ from cael.embedding.exact.reward_network import predict, predict_all
 from cael.embedding.rows import rows_at_once
 from cael.embedding.settings import Growth
 from cael.errors import InputError
-from cael.log.logged import Batch, LoggedData
+from cael.log.batch import Batch
+from cael.log.logged import LoggedData
 from cael.outcomes.outcome_model import FittedOutcome
 from cael.outcomes.ridge import Ridge
 

@@ -8,7 +8,7 @@ from cael.common.types import Floats
 from cael.embedding.arrays import NUMPY, Arrays
 from cael.embedding.exact.grid import Cells, all_cells, drawn_cells
 from cael.embedding.exact.rewards import SparseRewards
-from cael.log.logged import Batch
+from cael.log.batch import Batch
 from cael.log.pieces import Piece
 from cael.policies.policy import Policy, support
 

@@ -20,7 +20,8 @@ from cael.inference import intervals as inference
 from cael.inference.diagnostics import Diagnostics, TrainingFacts, in_words, weight_facts, weighted, with_warnings
 from cael.inference.estimate import Estimate
 from cael.judging.thresholds import DEFAULT
-from cael.log.logged import Batch, LoggedData
+from cael.log.batch import Batch
+from cael.log.logged import LoggedData
 from cael.outcomes.outcome_model import FittedOutcome, OutcomeModel, OutcomeTerms, outcome_terms
 from cael.policies.posterior import SoftmaxPosterior
 from cael.theory import half_gini

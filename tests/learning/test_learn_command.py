@@ -1,0 +1,42 @@
+"""cael learn: exit codes, JSON as its schema says, files, a report."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import cael
+from cael.cli import main
+from cael.cli.schema import schema_of
+
+
+def called(*arguments):
+    """The exit code of a command."""
+    with pytest.raises(SystemExit) as stop:
+        main(["learn", str(cael.examples.path()), "--candidates", "tree", "best_arm", *arguments])
+    return stop.value.code or 0
+
+
+def test_json_has_what_the_schema_requires_and_a_gate_has_a_code(capsys):
+    assert called("--min-lift", "5", "--gate", "--format", "json") == 4
+    document = json.loads(capsys.readouterr().out)
+    assert set(schema_of("learned")["required"]) <= document.keys()
+    assert document["decision"] == "keep"
+    assert called("--min-lift", "5") == 0
+
+
+def test_files_are_written(tmp_path, capsys):
+    files = {"save": "p.json", "decisions": "d.csv", "code": "p.sql", "out": "r.html"}
+    options = [part for name, file in files.items() for part in (f"--{name}", str(tmp_path / file))]
+    assert called("--single", *options) == 0
+    assert all((tmp_path / file).stat().st_size > 0 for file in files.values())
+    assert "The learned policy" in (tmp_path / "r.html").read_text()
+    assert "Policy:" in capsys.readouterr().out
+
+
+def test_files_that_cannot_be_are_refused_before_the_work(tmp_path, capsys):
+    assert called("--save", str(tmp_path / "p.txt")) == 1
+    assert ".json" in capsys.readouterr().err
+    assert called("--code", str(tmp_path / "no" / "p.py")) == 1
+    assert "no folder" in capsys.readouterr().err
