@@ -5,13 +5,22 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shlex
 import sys
+import tempfile
 from pathlib import Path
 
 import cael
 
-os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # cells of %%bash call cael
-os.environ.update(NO_COLOR="1", TERM="dumb", COLUMNS="80", PYTHONIOENCODING="utf-8")
+COMMANDS = Path(tempfile.mkdtemp(prefix="cael-docs-"))
+"""Cells of %%bash call this `cael`: a kernel asks every program for colours, and a page shows plain text."""
+(COMMANDS / "cael").write_text(
+    f"#!/bin/sh\nexec env -u FORCE_COLOR -u CLICOLOR TERM=dumb {shlex.quote(sys.executable)} -c "
+    '"from cael.cli import main; main()" "$@"\n'
+)
+(COMMANDS / "cael").chmod(0o755)
+os.environ["PATH"] = os.pathsep.join([str(COMMANDS), str(Path(sys.executable).parent), os.environ["PATH"]])
+os.environ.update(NO_COLOR="1", TERM="dumb", COLUMNS="80", PYTHONIOENCODING="utf-8", CAEL_QUIET="1")
 
 project = "cael"
 author = "The cael authors"

@@ -722,7 +722,7 @@ def test_the_report_has_the_numbers_of_the_weights():
     size, lift = w.sum() ** 2 / (w**2).sum(), found.lift
     for line in (
         "Rows 1,000",
-        f"Worth after weighting {size:,.0f} rows ({size / 1000:.1%})",
+        f"Effective sample size {size:,.0f} rows ({size / 1000:.1%})",
         f"Mean weight (should be 1) {w.mean():.3f}",
         f"Largest weight {w.max():.5g}",
         "Rows with weight 0 30.0%",

@@ -115,7 +115,7 @@ def test_help_does_not_load_the_heavy_modules():
 
 def test_the_installed_command_runs():
     command = Path(sys.executable).parent / "cael"
-    assert subprocess.run([command, "--version"], capture_output=True, text=True, check=True).stdout.strip() == "0.1.0"
+    assert subprocess.run([command, "--version"], capture_output=True, text=True, check=True).stdout.strip() == "0.2.0"
 
 
 def test_a_file_that_is_no_archive_is_an_error_and_not_a_traceback(capsys, tmp_path):

@@ -70,7 +70,7 @@ def test_every_estimator_has_formula_reference_and_doctest():
         value = getattr(cael, name)
         if inspect.isclass(value) and issubclass(value, cael.Estimator) and value is not cael.Estimator:
             assert ">>>" in value.__doc__, name
-            assert "V = " in value.__doc__ or "V as of" in value.__doc__ or name in ("SLOPE", "Auto"), name
+            assert "V = " in value.__doc__ or "V of `" in value.__doc__ or name in ("SLOPE", "Auto"), name
 
 
 def script(name):

@@ -9,11 +9,11 @@ import pytest
 import cael
 
 pytestmark = pytest.mark.long
-WIDTHS = (400, 1400)
+WIDTHS = (360, 390, 1280)
 SCHEMES = ("light", "dark")
 
 
-def opened(browser, page, scheme="light", width=1400):
+def opened(browser, page, scheme="light", width=1280, height=900):
     """The page, with the console's messages and the addresses that were asked for."""
     for kind in ("browser", "performance"):
         browser.get_log(kind)  # what earlier pages left
@@ -21,7 +21,8 @@ def opened(browser, page, scheme="light", width=1400):
         "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
     )
     browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride", {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
     )
     browser.get(page.as_uri())
     told = [entry["message"] for entry in browser.get_log("browser")]
@@ -47,7 +48,7 @@ def test_the_verdict_and_every_estimator_can_be_seen(browser, pages, parts, sche
     verdict = browser.find_element("css selector", "#verdict .level")
     assert verdict.is_displayed()
     assert verdict.text == "Verdict: ok"
-    assert verdict.location["y"] < 250  # first on the page
+    assert verdict.location["y"] < 450  # on the first screen
     cells = browser.find_elements("css selector", "#estimates tbody tr td:first-child")
     assert [cell.text for cell in cells] == [each.estimator for each in parts["evaluation"]]
     assert all(cell.is_displayed() for cell in cells)
@@ -62,6 +63,53 @@ def test_the_verdict_and_every_estimator_can_be_seen(browser, pages, parts, sche
     assert "old policy" in drawn[0]
 
 
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+def test_the_first_screen_answers_the_first_five_questions(browser, pages, parts, width, height):
+    """What is the answer, of what, how sure, what should we do, what would make it surer: without scrolling."""
+    opened(browser, pages["ok"], width=width, height=height)
+    answer = parts["evaluation"].answer
+    shown = {
+        ".answer": answer.sentence, ".decision": f"Decision: {answer.decision.choice}",
+        "#verdict .level": "Verdict: ok", ".numbers": "Chance that it is better", ".surer": answer.surer[0],
+    }  # fmt: skip
+    for selector, words in shown.items():
+        element = browser.find_element("css selector", selector)
+        assert words in element.text
+        assert element.location["y"] + element.size["height"] <= height, selector
+    picture = browser.find_element("css selector", ".side svg")
+    assert picture.location["y"] + picture.size["height"] <= height
+
+
+GLYPHS = r"""
+const canvas = document.createElement('canvas'); canvas.width = canvas.height = 40;
+const pen = canvas.getContext('2d', {willReadFrequently: true});
+pen.font = '24px ' + getComputedStyle(document.body).fontFamily;
+const drawn = c => { pen.clearRect(0, 0, 40, 40); pen.fillText(c, 4, 30);
+                     return pen.getImageData(0, 0, 40, 40).data.join(); };
+const missing = drawn('\u{10FFFD}');
+const seen = new Set(document.body.textContent + arguments[0]);
+return [...seen].filter(c => c.trim() && drawn(c) === missing);
+"""
+
+
+def test_no_glyph_is_missing(browser, pages):
+    opened(browser, pages["ok"])
+    assert browser.execute_script(GLYPHS, "") == []
+    assert browser.execute_script(GLYPHS, "\U0010fffc") == ["\U0010fffc"]  # the negative control
+
+
+def test_checks_are_folded_where_all_passed_and_the_keyboard_opens_them(browser, pages):
+    from selenium.webdriver.common.keys import Keys
+
+    opened(browser, pages["ok"])
+    row = browser.find_element("css selector", "#checks li")
+    assert not row.is_displayed()
+    browser.find_element("css selector", "#checks summary").send_keys(Keys.ENTER)
+    assert row.is_displayed()
+    opened(browser, pages["refuse"])
+    assert browser.find_element("css selector", "#checks li").is_displayed()
+
+
 def test_a_refusal_comes_first_with_its_reasons(browser, pages):
     opened(browser, pages["refuse"])
     assert browser.find_element("css selector", "#verdict .level").text == "Verdict: refuse"
@@ -70,6 +118,8 @@ def test_a_refusal_comes_first_with_its_reasons(browser, pages):
     first = browser.find_element("css selector", "#checks li")
     assert first.get_attribute("class") == "fail"
     assert "not to be relied on" in browser.find_element("css selector", ".numbers").text
+    assert "it cannot be said what" in browser.find_element("css selector", ".answer").text
+    assert "Chance" not in browser.find_element("css selector", ".numbers").text
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -138,8 +188,8 @@ def test_it_can_be_read_without_scripts_and_has_one_of_each_id(browser, pages):
     assert len(ids) == len(set(ids))
     titles = [each.text for each in browser.find_elements("css selector", "h2")]
     assert titles == [
-        "Checks", "Policies", "Estimates", "Weights and support", "Segments", "Calibration on this log",
-        "How many rows it takes", "Audit of the log: pass", "Settings",
+        "Policies", "Estimates", "Segments", "Over time", "Weights and support", "Checks", "Calibration on this log",
+        "How many rows it takes", "Audit of the log: pass", "How it was computed", "Settings",
     ]  # fmt: skip
     settings = browser.find_element("css selector", "#settings").text
     for told in ("data hash", "seed", "cael", cael.__version__, "numpy", "Python"):

@@ -260,7 +260,7 @@ def options() -> dict[str, Case]:
         (("--reward", "\x1b[31m"), r"no column '\\x1b\[31m'"), (("--contexts", "x_\u202e*"), r"matches 'x_\\u202e\*'"),
         (("--config", "none.toml"), "there is no file"), (("--config", "."), "there is no file"),
         (("--actions", "none.csv"), "there is no file"), (("--actions", "."), "lists 0 more than once"),
-        (("--logging", "logging"), "defines the logging policy by itself|is circular"),
+        (("--logging", "logging"), "is circular"),
         (("--logging", "dense:pi"), "disagree"), (("--out", "report.pdf"), "ends in .html"),
         (("--out", "none/report.html"), "there is no folder"), (("--predictions", "x_0"), "numbers per row"),
         (("--predictions", "none+x_0"), "has no column 'none'"), (("--segment", "none"), "has no column 'none'"),

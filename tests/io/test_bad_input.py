@@ -276,9 +276,7 @@ CASES: dict[str, Case] = {
     "a logging policy that excludes a logged action": log(
         lambda f: at(f, good(propensity=...)), "gives the logged action probability 0", "--logging", "choice:best"
     ),
-    "the logging policy defined by itself": log(
-        lambda f: at(f, good()), "defines the logging policy by itself", "--logging", "logging"
-    ),
+    "the logging policy defined by itself": log(lambda f: at(f, good()), "is circular", "--logging", "logging"),
     # policies
     "a policy that does not exist": policy("magic", "'magic' is neither a column .* nor one of the kinds"),
     "an unknown kind of policy": policy("chioce:best", "unknown kind of policy 'chioce'"),

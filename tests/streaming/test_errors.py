@@ -162,7 +162,7 @@ def test_a_file_with_another_schema_is_named(change, tmp_path, capsys, tight):
     if change == "missing":
         other, told = other.drop(["propensity"]), "has no column 'propensity'"
     elif change == "besides":
-        other, told = other.append_column("more", other["reward"]), "has the column 'more' besides"
+        other, told = other.append_column("more", other["reward"]), "has an extra column 'more'"
     else:
         text = pa.array(map(str, other["reward"].to_pylist()))
         other, told = other.set_column(1, "reward", text), "has text and not number in column 'reward'"

@@ -96,7 +96,7 @@ def test_a_propensity_column_is_used_where_there_is_one_and_not_looked_at_otherw
     assert isinstance(estimated_.logging.policy, EstimatedLogging)
     assert not without.has_propensities
     assert without.logging is None
-    with pytest.raises(cael.InputError, match="defines the logging policy by itself"):
+    with pytest.raises(cael.InputError, match="is circular"):
         cael.scan(where, COLUMNS, actions=actions, logging="logging")
 
 

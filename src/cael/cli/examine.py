@@ -57,7 +57,7 @@ def plan(
     exploration: Annotated[list[float] | None, Parameter(consume_multiple=True, negative=())] = None,
     format: Printed = "table",
 ) -> int:
-    """How many more rows, or how much exploration, does it take to tell this lift apart?
+    """How many more rows, or how much exploration, does it take to detect this lift?
 
     Parameters
     ----------

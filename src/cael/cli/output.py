@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -191,10 +193,17 @@ def writable(out: Path | None) -> None:
     needed()
 
 
+def command() -> dict[str, str]:
+    """The line of the shell that makes the report again, without passwords; nothing where there was none."""
+    if Path(sys.argv[0]).name not in ("cael", "-c", "__main__.py"):
+        return {}
+    return {"command": re.sub(r"(://[^:/@\s]+):[^@\s]+@", r"\1:***@", shlex.join(["cael", *sys.argv[1:]]))}
+
+
 def save_report(out: Path, facts: Facts, policies: str, **parts: Any) -> None:
     """Write the report."""
     from cael.report import save
 
     title = f"Off-policy evaluation of {facts.source}"
-    path = save(out, title=title, settings=facts.settings(policies), **parts)
+    path = save(out, title=title, settings={**command(), **facts.settings(policies)}, **parts)
     print(f"wrote {visible(str(path))}", file=sys.stderr)

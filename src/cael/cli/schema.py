@@ -51,6 +51,16 @@ DEFINITIONS: dict[str, Any] = {
         interval_without_bias={"anyOf": [ref("interval"), {"type": "null"}]}, n=COUNT, fingerprint=TEXT,
         diagnostics=ref("diagnostics"),
     ),
+    "answer": record(
+        sentence=TEXT, metric=TEXT, policy=TEXT, baseline=TEXT, rows=COUNT, first_day={"type": ["string", "null"]},
+        last_day={"type": ["string", "null"]}, unit=TEXT, scale=COUNT, value=NUMBER, baseline_value=NUMBER, lift=NUMBER,
+        interval=ref("interval"), relative_lift=MAYBE,
+        relative_interval={"anyOf": [ref("interval"), {"type": "null"}]},
+        chance_better={"type": "number", "minimum": 0, "maximum": 1}, chance_assumes=TEXT,
+        total={"anyOf": [record(value=NUMBER, low=NUMBER, high=NUMBER), {"type": "null"}]},
+        decision={"enum": ["ship", "test", "keep"]}, verdict={"enum": ["ok", "caution", "refuse"]},
+        surer=several(TEXT), level=TEXT,
+    ),
     "reading": record(
         source=TEXT, rows_read=COUNT, rows=COUNT, dropped=several(record(reason=TEXT, rows=COUNT)), n_actions=COUNT,
         context_dim=COUNT, columns={"type": "object"}, notes=several(TEXT), warnings=several(TEXT),
@@ -97,7 +107,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
         reading_=ref("reading"), version=TEXT, log=TEXT, fingerprint=TEXT, policy=TEXT, level=NUMBER, headline=TEXT,
         verdict=ref("verdict"), direction=DIRECTION, metric=TEXT, better=BETTER, decision=ref("decision"),
         baseline=record(name=TEXT, value=NUMBER), scorecard_=ref("scorecard"), overlap={"type": ["object", "null"]},
-        sensitivity={"anyOf": [ref("sensitivity"), {"type": "null"}]},
+        sensitivity={"anyOf": [ref("sensitivity"), {"type": "null"}]}, answer=ref("answer"),
         lift=record(
             value=NUMBER, stderr=NUMBER, error=NUMBER, interval=ref("interval"), relative=MAYBE, adjusted_=TRUTH
         ),
@@ -106,7 +116,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
     ),
     "comparison": record(
         reading=ref("reading"), estimator=TEXT, baseline=ref("estimate"), level=NUMBER, simultaneous_factor=NUMBER,
-        metric=TEXT, better=BETTER, baseline_name=TEXT, decisions=several(ref("decision")),
+        metric=TEXT, better=BETTER, baseline_name=TEXT, answer=ref("answer"), decisions=several(ref("decision")),
         scorecard_=ref("scorecard"), policies=several(
             record(
                 name=TEXT, estimate=ref("estimate"), lift=NUMBER, lift_error=NUMBER, interval=ref("interval"),

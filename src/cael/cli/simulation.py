@@ -52,6 +52,17 @@ class Simulation:
         return world
 
 
+INTRODUCTION = """\
+This is a simulation. An old policy took {rows:,} decisions among {actions:,} actions, and
+its log has the reward of each. What would a new policy have earned?
+"""
+COLUMNS = """
+The table: each row estimates the value of the new policy per decision in its
+own way; LoggedMean is the old policy. error: the standard error. eff. n: to how
+many rows of the log the weighting comes down.\
+"""
+
+
 def demo(simulation: Simulation | None = None, *, learn: bool = True, format: Printed = "table") -> None:
     """Simulate a log from the paper's world, evaluate its target policy, and show the truth.
 
@@ -65,6 +76,8 @@ def demo(simulation: Simulation | None = None, *, learn: bool = True, format: Pr
     simulation = simulation or Simulation()
     world = simulation.world()
     log = world.sample(simulation.rows, simulation.seed)
+    if format == "table":
+        printed(lambda: print(INTRODUCTION.format(rows=len(log), actions=log.n_actions)))
     result = evaluate(log, world.target, learn=None if learn else False)
     truth = world.value(world.target)
     best = min(result, key=lambda each: abs(each.value - truth))
@@ -73,7 +86,10 @@ def demo(simulation: Simulation | None = None, *, learn: bool = True, format: Pr
         format,
         kind="evaluation",
         extra={"truth": truth},
-        after=[f"\nThe truth, which only a simulation knows, is {truth:.5g}; nearest this time: {best.estimator}."],
+        after=[
+            COLUMNS,
+            f"\nThe truth, which only a simulation knows, is {truth:.5g}; nearest this time: {best.estimator}.",
+        ],
     )
 
 

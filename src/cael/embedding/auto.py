@@ -95,6 +95,7 @@ class Auto(Estimator):
         return SPARED if worth(asking, target, rows) >= self.enough else None
 
     def candidates(self, *, learn: bool) -> list[Estimator]:
+        """The estimators that it chooses from."""
         learned = [replace(self.cael, seed=self.seed)] if learn else []
         return [SNIPS(), SNDR(seed=self.seed), *learned]
 

@@ -53,6 +53,7 @@ class NetworkSettings:
     "features" (its action_features), "onehot", "both"; "auto" is features where the log has them, else one-hot.
     embedding_dim: None gives e the dimension of x and r_hat = e'x, as in the paper; a number gives it that dimension
     and r_hat = e'(U x) with a learned U. intercept: append 1 to x in r_hat, so that an offset can be fitted.
+    batchnorm: whether hidden layers are normalised by batches.
     """
 
     hidden: int = 64

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from logging import getLogger
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from cael.engine.answer import Answer
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from cael.engine.parts import Part
     from cael.estimators.estimator import Estimator
 
+LOGGER = getLogger("cael.engine")
 NEEDS = {
     "propensities": "the logged propensities (LoggedData(propensities=...) or logging=...)",
     "logging": "all probabilities of the logging policy (LoggedData(logging=...), or logging= of read and scan)",
@@ -251,6 +253,7 @@ def ask_all(
     plans = with_outcomes(log, prepared_ones)
     work = replace(work_of(plans, segments, log), windows=windows)
     partial = replace(summed(work, log), block=work.kept)
+    LOGGER.info("one pass: %d rows, %d policies, %d metrics", partial.rows, len(targets), len(metrics))
     dropped, warnings = checked(log, partial)
     refuse_disorder(partial)
     ordered, memo = in_time_order(log, partial), dict[Any, Any]()

@@ -359,7 +359,7 @@ class Filling:
         return self._terms[key]
 
     def group(self, group: Any) -> Any:
-        """The columns (m, n) of a group, and what it sums besides."""
+        """The columns (m, n) of a group, and what else it sums."""
         if group not in self._groups:
             self._groups[group] = group.of(self.piece, self.policies[group.target], self.whole_logging)
         return self._groups[group]

@@ -132,7 +132,7 @@ class Sample:
     counts: Ints
 
     def folds(self, count: int, seed: int) -> list[Ints]:
-        """The rows of each fold: the same folds as of all rows of the log."""
+        """The rows of each fold: those of the whole log."""
         return list(self.log.folds(count, seed))
 
     def policy(self, target: Target) -> Policy:
@@ -141,7 +141,7 @@ class Sample:
 
 
 def sample_in_memory(log: LoggedData, most: int, seed: int) -> Sample:
-    """At most so many rows of a log in memory, drawn at random in whole clusters: the same as of a log in files."""
+    """At most so many rows of a log in memory, drawn at random in whole clusters: like those of a log in files."""
     counts = np.bincount(log.actions, minlength=log.n_actions)
     part = log
     if len(log) > most:
@@ -156,7 +156,7 @@ def sample_in_memory(log: LoggedData, most: int, seed: int) -> Sample:
 def sample_of(log: Any, rows: int, seed: int, training: int = LEARNING, more: tuple[str, ...] = ()) -> Sample:
     """At most so many rows of a log, and no more than the memory budget holds, drawn at random in whole clusters.
 
-    training: bytes that training on them will take. more: columns that are read besides, for policies.
+    training: bytes that training on them will take. more: further columns that are read, for policies.
     """
     if isinstance(log, Held):
         return sample_in_memory(log.log, rows, seed)

@@ -220,7 +220,7 @@ class Combination:
 
     @property
     def stderr(self) -> float:
-        """The standard error of the value, as of an estimate that has its contributions in memory."""
+        """The standard error of the value, like that of an estimate that has its contributions in memory."""
         # Rounding can leave a quadratic form of a matrix without spread a little below 0.
         return math.sqrt(max(0.0, self.shared_error(self)))
 

@@ -87,7 +87,7 @@ class Partial:
     rule made.
     clusters: sums by cluster, None without clusters or after there were too many of them (crowded). segments: for
     each segment column, moments by label. flaws: by (column, what). ranges: of the metrics. groups: what groups
-    of columns sum besides (none where no row was read). spans: where there are windows of time, by (file, row)
+    of columns sum in addition (none where no row was read). spans: where there are windows of time, by (file, row)
     of each task, its first and last timestamp, None where they are not in order. firsts: the least timestamp of each
     window. block: (p, rows) the columns themselves, of a log in memory. ids: of decisions, to see repeated ones.
     """

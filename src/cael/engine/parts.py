@@ -46,7 +46,7 @@ MODEL_ERROR = (
 
 class Part(ABC):
     """What an estimator needs of a pass. name: of the estimator. target: its number. columns: that it needs. doubted:
-    what it needs besides where the propensities are estimated."""
+    what else it needs where the propensities are estimated."""
 
     name: str
     target: int

@@ -98,7 +98,7 @@ class OPERA(Combined):
     where the log has them); ratios are taken anew, outcome models are not trained anew. The standard error takes s as
     fixed.
 
-    candidates: as of `MetaOPE`. resamples: of the bootstrap. seed: of it.
+    candidates: see `MetaOPE`. resamples: of the bootstrap. seed: of it.
 
     >>> import cael
     >>> log, policy = cael.testing.example()

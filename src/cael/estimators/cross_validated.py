@@ -54,6 +54,7 @@ class OCV(Several):
 
     @property
     def parts_of(self) -> tuple[Estimator, ...]:
+        """Its candidates and the criterion, for a log."""
         return (*self.candidates, self.validator)
 
     def merged(self, looked: Looked) -> Estimate:

@@ -25,7 +25,7 @@ class DR(Tuned):
 
     V = (1/n) sum_i [ q(x_i, pi) + min(w_i, clip) (r_i - q(x_i, a_i)) ].
 
-    outcome, folds, seed: as of `DM`. clip: as of `IPS`.
+    outcome, folds, seed: see `DM`. clip: see `IPS`.
 
     >>> import cael
     >>> log = cael.LoggedData(None, [0, 1], [1.0, 3.0], [0.5, 0.5])
@@ -49,7 +49,7 @@ class SNDR(Tuned):
 
     V = (1/n) sum_i q(x_i, pi) + sum_i w_i (r_i - q(x_i, a_i)) / sum_i w_i. A strong default when weights are wild.
 
-    outcome, folds, seed: as of `DM`. clip: as of `IPS`.
+    outcome, folds, seed: see `DM`. clip: see `IPS`.
 
     >>> import cael
     >>> log = cael.LoggedData(None, [0, 1, 1], [1.0, 3.0, 5.0], [0.5] * 3)
@@ -72,10 +72,9 @@ class SNDR(Tuned):
 class SwitchDR(Tuned):
     """Switch-DR (Wang, Agarwal and Dudik 2017): rows with a weight above tau are left to the outcome model.
 
-    V as of `DR` with w' = w 1{w <= tau}. tau = 0 is DM, tau = inf is DR.
+    V of `DR` with w' = w 1{w <= tau}. tau = 0 is DM, tau = inf is DR.
 
-    tau: the threshold, or SLOPE([...]) (the default, on a grid spanned by the weights). outcome, folds, seed: as of
-    `DM`.
+    tau: the threshold, or SLOPE([...]) (the default, on a grid spanned by the weights). outcome, folds, seed: see `DM`.
 
     >>> import cael
     >>> log = cael.LoggedData(None, [0, 1], [1.0, 3.0], [0.5, 0.5])
@@ -96,10 +95,10 @@ class SwitchDR(Tuned):
 class DRos(Tuned):
     """Doubly robust with optimistic shrinkage (Su, Dimakopoulou, Krishnamurthy and Dudik 2020).
 
-    V as of `DR` with w' = lambda w / (w^2 + lambda). lambda -> 0 is DM, lambda = inf is DR.
+    V of `DR` with w' = lambda w / (w^2 + lambda). lambda -> 0 is DM, lambda = inf is DR.
 
     lambda_: the shrinkage, or SLOPE([...]) (the default, on a grid spanned by the squared weights). outcome, folds,
-    seed: as of `DM`.
+    seed: see `DM`.
 
     >>> import cael
     >>> log = cael.LoggedData(None, [0, 1], [1.0, 3.0], [0.5, 0.5])
@@ -120,9 +119,9 @@ class DRos(Tuned):
 class SubGaussianDR(Tuned):
     """Doubly robust with sub-Gaussian weights (Metelli, Russo and Restelli 2021).
 
-    V as of `DR` with w' = w / (1 - lambda + lambda w).
+    V of `DR` with w' = w / (1 - lambda + lambda w).
 
-    lambda_: as of `SubGaussianIPS`. outcome, folds, seed: as of `DM`.
+    lambda_: see `SubGaussianIPS`. outcome, folds, seed: see `DM`.
 
     >>> import cael
     >>> log = cael.LoggedData(None, [0, 1], [1.0, 3.0], [0.5, 0.5])

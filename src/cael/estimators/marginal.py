@@ -44,6 +44,8 @@ class MIPS(Estimator):
     C: inverse penalty of the logistic regression. self_normalised: divide by the mean weight. folds: 0 fits the
     posterior on all rows; k >= 2 fits it on the other folds.
 
+    folds, seed: of the cross-fitting of the posterior. max_iter: of its solver.
+
     >>> import cael
     >>> log = cael.LoggedData(None, [0, 1, 2], [1.0, 1.0, 4.0], logging=[0.25, 0.25, 0.5])
     >>> same = cael.MIPS([[0], [0], [1]], posterior="exact")  # actions 0 and 1 share an embedding
@@ -80,6 +82,7 @@ class MIPS(Estimator):
 
     @property
     def name(self) -> str:
+        """For tables."""
         kind = ["exact"] if self.posterior == "exact" else (["offset"] if self.offset else [])
         return ("SNMIPS" if self.self_normalised else "MIPS") + (f"({', '.join(kind)})" if kind else "")
 

@@ -23,7 +23,7 @@ class MDR(Estimator):
     effect of the action beyond context and embedding: where MIPS is unbiased, with less variance the better q is, and
     where q is right about what the embedding misses. `OffCEM` is the same with clusters for embeddings.
 
-    mips: the settings of the weights. outcome, folds, seed: as of `DM`.
+    mips: the settings of the weights. outcome, folds, seed: see `DM`.
 
     >>> import cael
     >>> log = cael.LoggedData(None, [0, 1, 2], [1.0, 1.0, 4.0], logging=[0.25, 0.25, 0.5])
@@ -40,6 +40,7 @@ class MDR(Estimator):
 
     @property
     def name(self) -> str:
+        """For tables."""
         model = "" if self.outcome == Ridge() else f"({self.outcome})"
         return self.mips.name.replace("MIPS", "MDR") + model
 

@@ -39,7 +39,7 @@ class OffCEM(Estimator):
     clusters: (k,) the cluster of each action; or "features": k-means of the log's action_features; or "learned":
     k-means of what f predicts for the actions at contexts of the log, for each row by the f that did not see it.
     count: clusters of k-means, about sqrt(k) by default. self_normalised: divide by the mean weight. outcome, folds,
-    seed: as of `DM`. The standard error takes clusters and f as fixed.
+    seed: see `DM`. The standard error takes clusters and f as fixed.
 
     >>> import cael
     >>> log = cael.LoggedData(None, [0, 1, 2], [1.0, 1.0, 4.0], logging=[0.25, 0.25, 0.5])
@@ -66,6 +66,7 @@ class OffCEM(Estimator):
 
     @property
     def name(self) -> str:
+        """For tables."""
         way = self.clusters if isinstance(self.clusters, str) else "given"
         said = [] if way == "learned" else [way]
         said += [] if self.count is None else [f"{self.count}"]

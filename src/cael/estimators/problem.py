@@ -47,6 +47,7 @@ class Problem:
         return lacking(needs, self._held, self._target)
 
     def require(self, name: str, needs: tuple[str, ...]) -> None:
+        """An error where something that an estimator needs is not known."""
         missing = self.missing(needs)
         if missing:
             raise NeedsError(f"{name} needs {'; and '.join(missing)}.")

@@ -112,11 +112,13 @@ class SLOPE(Estimator):
 
     @property
     def needs(self) -> tuple[str, ...]:  # type: ignore[override]
+        """What its candidates need."""
         estimators = [candidate for candidate in self.candidates if isinstance(candidate, Estimator)]
         return tuple(dict.fromkeys(need for estimator in estimators for need in estimator.needs))
 
     @property
     def name(self) -> str:
+        """For tables."""
         names = (item.name if isinstance(item, Estimator) else f"{item:g}" for item in self.candidates)
         return f"SLOPE({', '.join(names)})"
 

@@ -79,7 +79,7 @@ class SNIPS(Tuned):
     reward when a constant is added, which makes it far better than IPS where rewards have an offset. The interval is
     that of the ratio: contributions are V + w_i (r_i - V) / mean(w).
 
-    clip: as of `IPS`.
+    clip: see `IPS`.
 
     >>> import cael
     >>> log = cael.LoggedData(None, [0, 1, 1], [1.0, 3.0, 5.0], [0.5, 0.5, 0.5])
@@ -101,6 +101,8 @@ class BaselineIPS(Estimator):
 
     V = (1/n) sum_i [ b + w_i (r_i - b) ], b = Cov(w r, w) / Var(w), estimated on the other folds so that V stays
     unbiased. With the true b its variance is never above that of IPS.
+
+    folds, seed: of the cross-fitting.
 
     >>> import cael
     >>> log = cael.LoggedData(None, [0, 1, 0, 1], [1.0, 3.0, 1.0, 3.0], [0.5] * 4)

@@ -87,7 +87,7 @@ def rebuilt(log: LoggedData, rows: Any = slice(None), **columns: Any) -> LoggedD
 
 
 def tilted(log: LoggedData, rng: np.random.Generator) -> Floats:
-    """The logging policy's table as of another version of it: every action's odds times exp(0.5 N(0, 1))."""
+    """The logging policy's table of another version of it: every action's odds times exp(0.5 N(0, 1))."""
     p = table_of(log) * np.exp(0.5 * rng.standard_normal(log.n_actions))
     return p / p.sum(axis=1, keepdims=True)
 

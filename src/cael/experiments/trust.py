@@ -50,7 +50,7 @@ RATES = (0.005, 0.02)
 @dataclass(frozen=True)
 class Task:
     """One thing to run. kind: "evaluate", "estimate" (one more estimator) or "joint" (compare or segments, which stands
-    in condition; world is the success rate). learn: with Auto besides."""
+    in condition; world is the success rate). learn: with Auto, too."""
 
     kind: str
     world: str

@@ -43,7 +43,11 @@ NOT_TRAINED = "The outcome model was trained on the rows it predicts: the interv
 @final
 @dataclass(frozen=True)
 class Candidate:
-    """One candidate on the path of a data-driven choice."""
+    """One candidate on the path of a data-driven choice.
+
+    name, value, width: of its estimate and the half-width it was judged by. accepted: whether it was among
+    those that could be chosen. chosen: whether it was.
+    """
 
     name: str
     value: float
@@ -61,6 +65,7 @@ class TrainingFacts:
     the posterior and the weights, which times (q_max - q_min) bounds |bias| (Proposition 1). variance_bound: the
     posterior's term of Proposition 2, with the observed r^2. renyi_entropy: mean order-2 entropy of the posterior;
     effective_actions: mean of its exponential. converged: of the final posterior's solver.
+    stopped_early: whether held-out rows ended the training.
     """
 
     iterations: int

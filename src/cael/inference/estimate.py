@@ -19,6 +19,8 @@ from cael.inference.ratio_bootstrap import Ratios, by_cluster
 from cael.inference.reach import heavier, lacking, reach
 from cael.judging.thresholds import Thresholds
 from cael.log.fingerprints import LogKey
+from cael.results.frames import frame_of_facts
+from cael.results.plots import plot_estimate
 from cael.results.sheet import Column, Note, Sheet
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ class ScoreRange:
     max_weight: float | None
 
     def bounds(self, reward_range: tuple[float, float], max_weight: float | None) -> tuple[float, float]:
+        """The range of a contribution, from those of reward and weight."""
         low, high = map(float, reward_range)
         if not low < high:
             raise InputError(f"reward_range must be (low, high) with low < high; got {reward_range}.")
@@ -88,9 +91,11 @@ class Estimate:
     sums: what a pass kept of the rows; the standard error is exact. Of a log that was streamed (`cael.scan`)
     `contributions` has one number for each of at most 997 buckets of rows instead of one per row.
 
-    diagnostics: also all that the interval needs besides the contributions; made when it is first asked for.
+    diagnostics: also all that the interval needs in addition to the contributions; made when it is first asked for.
 
     ratio: of an estimate that divides by a mean, the influence of the ratio and what it divides by, with means 0 and 1.
+    diagnostics: doubts, as numbers and in words. clusters: (n,) numbers of the independent units. score_range: of
+    contributions, where it is known. stderr: what the contributions show.
     """
 
     estimator: str
@@ -372,6 +377,14 @@ class Estimate:
         columns = (Column("fact", head=""), Column("text", head=""))
         notes = tuple(Note(warning, "warn") for warning in self.diagnostics.warnings)
         return Sheet(self.estimator, columns, tuple(self.facts()), notes=notes)
+
+    def to_frame(self, library: str | None = None) -> Any:
+        """One row: the numbers of `to_dict`, as a data frame of pandas, or of polars where that is missing."""
+        return frame_of_facts(self.to_dict(), library)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Its intervals at three levels, on Matplotlib's axes, which are returned."""
+        return plot_estimate(self, axes)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield self.sheet()

@@ -26,7 +26,10 @@ BUCKETS = 1000
 @final
 @dataclass(frozen=True)
 class Interval:
-    """A two-sided interval [low, high] that is meant to cover at the stated level."""
+    """A two-sided interval [low, high] that is meant to cover at the stated level.
+
+    low, high: its ends. level: such as 0.95. method: how it was made.
+    """
 
     low: float
     high: float
@@ -42,6 +45,7 @@ class Interval:
 
     @property
     def width(self) -> float:
+        """high - low."""
         return self.high - self.low
 
     def to_dict(self) -> dict[str, float | str]:

@@ -23,7 +23,7 @@ PERIOD = ("period",)
 FROM, TO = ("from", "start", "valid_from", "from_period"), ("to", "end", "valid_to", "to_period")
 WITHOUT = "does not list the logged action"
 MOST_ENTRIES = 2 * 10**8
-"""Entries of all sets together, 1.6 GB, that a table of stretches of time may come to."""
+"""Entries of all sets together, 1.6 GB, that a table of time periods may come to."""
 
 
 class Calendar(ABC):
@@ -136,7 +136,7 @@ def _as_table(given: Mapping[Any, Any]) -> Any:
 
 
 def _calendar(table: Source, period: str, actions: Actions) -> Calendar:
-    """From one row for each action and period, or for each action and stretch of time."""
+    """From one row for each action and period, or for each action and time period."""
     name = f"the table of eligible actions {table.name}"
     action = conventional(table, CONVENTIONS["action"])
     by, begin, end = (conventional(table, names) for names in ((period.lower(), *PERIOD), FROM, TO))

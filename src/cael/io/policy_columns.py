@@ -141,7 +141,7 @@ def _table_of(spec: PolicySpec, rows: Rows) -> Floats:
         more = isinstance(rows.actions.labels[-1], int) and table.shape[1] > max(k - 1, rows.actions.labels[-1])
         advice = f" Give n_actions={table.shape[1]} (--n-actions) if there are that many." if more else ""
         raise PolicyError(
-            f"policy '{spec}' gives {table.shape[1]} numbers a row, but there are {k} actions: "
+            f"policy '{spec}' gives {table.shape[1]} numbers per row, but there are {k} actions: "
             f"{rows.actions.shown()}.{advice} An action table (--actions) lists actions that the log does not hold."
         )
     return rows.only(table if order is None else table[:, order])

@@ -236,7 +236,7 @@ def _refuse_other_columns(file: File, kinds: dict[str, str], first: File, name: 
     if missing:
         difference = f"has no column {missing[0]!r}"
     elif extra:
-        difference = f"has the column {extra[0]!r} besides"
+        difference = f"has an extra column {extra[0]!r}"
     else:
         apart = [each for each in kinds if others[each] != kinds[each]]
         if not apart or not same_kinds:

@@ -345,7 +345,7 @@ def _log(
         note = f"The logging policy was estimated from {estimated.trained_on:,} rows for each fold."
         return log_with(estimated), [note] if few else [], [warning(estimated, log.contexts.shape[1])]
     if isinstance(logging, str) and logging.strip() == "logging":
-        raise InputError("logging='logging' defines the logging policy by itself; name a column, a file or an object.")
+        raise InputError("logging='logging' is circular; name a column, a file or an object.")
     policy = build(logging, rows, None) if is_spec(logging) else logging
     policy = policy_on(policy, names_of(rows, len(arrays["rewards"])))
     if isinstance(policy, LoggedOnly):

@@ -60,7 +60,10 @@ class Frequency:
 @dataclass(frozen=True)
 class Period:
     """One of the equally large time periods: rows, mean reward, mean propensity, and by how many standard errors
-    the propensities are off in it (None: not known)."""
+    the propensities are off in it (None: not known).
+
+    number: of the period. z: the standard errors.
+    """
 
     number: int
     rows: int
@@ -244,7 +247,7 @@ def surprise_check(answer: Answer, limits: Thresholds) -> Check | None:
         return Check("surprise", "pass", mean, "The logged actions are as likely as the logging policy says of itself.")
     how = "less" if mean < 0 else "more"
     message = (
-        f"The logged actions are {how} likely than the logging policy says of itself, by {abs(mean):.3f} nats a row."
+        f"The logged actions are {how} likely than the logging policy says of itself, by {abs(mean):.3f} nats per row."
     )
     return Check("surprise", limits.status("surprise", abs(mean)), mean, message)
 

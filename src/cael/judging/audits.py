@@ -22,6 +22,7 @@ from cael.judging.verdict import Check, by_gravity, doubts, worst
 from cael.log.logged import LoggedData
 from cael.log.scanned import ScannedLog
 from cael.policies.policy import Uniform
+from cael.results.plots import plot_audit
 from cael.results.sheet import Column, Note, Sheet, Shown, named
 
 if TYPE_CHECKING:
@@ -74,6 +75,10 @@ class Audit(Shown):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Note(self._title).rich()
         yield from (Note(check.sentence, check.status).rich() for check in self.checks)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Rows of the actions against what the propensities say, on Matplotlib's axes, which are returned."""
+        return plot_audit(self, axes)
 
 
 def audit(

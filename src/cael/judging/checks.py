@@ -296,7 +296,8 @@ def frequencies(off: np.ndarray, gap: Floats, limits: Thresholds, *, gone: bool 
     sentences = (
         "Every action was taken as often as its propensities say.",
         f"{int(off.sum())} of {len(off)} actions were not taken as often as their propensities say ({share:.1%} of the "
-        f"rows are out of place): the propensities are wrong or rows are missing{COME_AND_GO * gone}.",
+        "rows have actions that the propensities do not explain): the propensities are wrong or rows are missing"
+        f"{COME_AND_GO * gone}.",
     )
     return graded("frequencies", share, limits, sentences, ("misplaced", share))
 
@@ -306,7 +307,7 @@ def surprise(mean: float, p: float, limits: Thresholds) -> Check:
     sentences = (
         "The logged actions are as likely as the old policy says they should be.",
         f"The logged actions are {'less' if mean < 0 else 'more'} likely under the old policy than it claims, by "
-        f"{abs(mean):.3f} nats a row: the rows were not drawn from it.",
+        f"{abs(mean):.3f} nats per row: the rows were not drawn from it.",
     )
     return graded("surprise", mean, limits, sentences, ("surprise", abs(mean) if p < limits.p_value else 0.0))
 

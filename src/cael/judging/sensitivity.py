@@ -37,7 +37,7 @@ TOLD = ("SNDR", "SNIPS")
 """Where the estimate itself is no normalised mean, the sensitivity of the first of these that is there is told."""
 EXAMPLE = 1.5
 MOST = 1e3
-"""Larger factors are not told apart."""
+"""Larger factors count as this one."""
 
 
 @final
@@ -110,6 +110,7 @@ class Sensitivity:
 
     @property
     def sentence(self) -> str:
+        """What it says, in words."""
         moves = f"a factor of {EXAMPLE:g} can move it by {self.shift(EXAMPLE):.3g}."
         if self.lift.low <= 0 <= self.lift.high:
             return f"By {self.estimator}, the interval of the lift holds 0 with the propensities as estimated; {moves}"

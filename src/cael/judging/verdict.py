@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, final
 
 from cael.judging.thresholds import DEFAULT, Thresholds
-from cael.results.sheet import Note, paragraphs
+from cael.results.notebook import paragraphs
+from cael.results.sheet import Note
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -25,7 +26,10 @@ MEANING = {
 @dataclass(frozen=True)
 class Check:
     """One check: its name, how it came out ("pass", "warn", "fail", or "unknown": it could not be made), its number,
-    and a sentence with the number in it."""
+    and a sentence with the number in it.
+
+    name: of the check. status: how it came out. value: its number (None: it has none). sentence: in words.
+    """
 
     name: str
     status: str
@@ -55,6 +59,8 @@ class Verdict:
 
     estimator: the estimate that it is about. It says nothing about whether the policy is good. thresholds: by which the
     checks were judged.
+
+    level: "ok", "caution" or "refuse". checks: all that were made.
     """
 
     level: str

@@ -130,6 +130,7 @@ class Learned(Shown):
         }
 
     def to_json(self, indent: int | None = 2) -> str:
+        """The same as text."""
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
     def sheet(self) -> Sheet:

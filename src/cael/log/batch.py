@@ -46,6 +46,7 @@ class Batch:
     rows: their numbers in the log that row-aligned policies were made for (a slice or an index array).
     contexts: (b, d). actions: (b,). rewards: (b,). propensities: (b,) or None. places: (b,) numbers that tell the rows
     of a stream apart, whatever the batch; None where `rows` do. eligible: the actions that could be taken; None: all.
+    n_actions, action_features: of the log.
     """
 
     rows: slice | Ints
@@ -84,7 +85,7 @@ class Batch:
     some = part
 
     def parts(self, width: int | None = None, bytes_each: int = BATCH_BYTES) -> Iterator[Batch]:
-        """Parts of the rows, with at most `bytes_each` for `width` numbers a row, by default one for each action."""
+        """Parts of the rows, with at most `bytes_each` for `width` numbers per row, by default one for each action."""
         return (self.part(rows) for rows in chunks(len(self), width or self.n_actions, bytes_each))
 
     def in_parts(self, ask: Callable[[Batch, slice], Array], width: int | None = None) -> Array:

@@ -18,7 +18,7 @@ PROGRAM = 256 * 2**20
 """What Python, numpy, scipy and Arrow take before the first row."""
 
 LEARNING = 512 * 2**20
-"""What networks or other models take besides while they are trained."""
+"""What networks or other models take in addition while they are trained."""
 
 LEAST = 384 * 2**20
 LEAST_ROWS, MOST_ROWS = 2**10, 2**16

@@ -122,7 +122,7 @@ class RowReport:
 
 
 def contradiction(flaws: Iterable[Flaws], rows: Numbering) -> str:
-    """What to say of a logging policy that the log speaks against: first of probabilities that are 0."""
+    """What to say of a logging policy that the log contradicts: first of probabilities that are 0."""
     worst = min(flaws, key=lambda flaws: flaws.what != NOTHING)
     row = f"row {rows.shown(worst.places[0])}"
     if worst.what == NOTHING:

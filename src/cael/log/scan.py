@@ -56,7 +56,7 @@ def scan(
     """
     word = logging.strip() if isinstance(logging, str) else ""
     if word == "logging":
-        raise InputError("logging='logging' defines the logging policy by itself; name columns, a table or a function.")
+        raise InputError("logging='logging' is circular; name columns, a table or a function.")
     files, name = found_files(source)
     files = files if client is None else tuple(file.anywhere() for file in files)
     table = opened(files, name)

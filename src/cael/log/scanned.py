@@ -48,6 +48,7 @@ class ScannedLog:
     reward; none: the reward alone. portion: see `Door`.
     `cael.evaluate`, `cael.compare` and `cael.segments` take it in place of a `LoggedData`, with policies that are
     columns (such as "topk:items+chances") or functions of contexts.
+    predictions: columns of reward predictions. drop_invalid: whether rows with flaws are left out. client: of Dask.
     """
 
     source: Source
@@ -67,10 +68,12 @@ class ScannedLog:
 
     @property
     def n_actions(self) -> int:
+        """The number of actions."""
         return len(self.actions)
 
     @property
     def action_features(self) -> Floats | None:
+        """(k, m) features of the actions; None without."""
         return self.actions.features
 
     @property
@@ -202,14 +205,17 @@ class ScannedLog:
 
     @property
     def clustered(self) -> bool:
+        """Whether rows have clusters."""
         return self.columns.cluster is not None
 
     @property
     def timed(self) -> bool:
+        """Whether rows have times."""
         return self.columns.timestamp is not None
 
     @property
     def context_dim(self) -> int:
+        """The number of context columns."""
         return self.probe(contexts=True).contexts.shape[1]
 
     @cached_property
@@ -260,8 +266,8 @@ class ScannedLog:
         self, *, contexts: bool = False, propensities: bool = True, segments: tuple[str, ...] = (),
         columns: Sequence[str] = (), numbers: int = 0, ids: bool = False,
     ) -> Reading:  # fmt: skip
-        """Which columns a pass reads, and how many rows at a time. columns: further ones. numbers: that each row takes
-        besides."""
+        """Which columns a pass reads, and how many rows at a time. columns: further ones. numbers: what else each row
+        takes."""
         for name in segments:
             self.source.need(name)
         door = self.door(contexts=contexts, segments=segments, propensities=propensities, ids=ids)
@@ -304,9 +310,11 @@ class ScannedLog:
         return RowReport(self.source.name, read, bad, tuple(sums.flaws.values()), rows, self.columns.listed())
 
     def most_clusters(self, columns: int) -> int:
+        """So many clusters are kept apart at most."""
         return self.budget.most_clusters(columns)
 
     def described(self, n: int | str) -> str:
+        """The log in words."""
         parts = [f"n={n}", f"n_actions={self.n_actions}", f"files={len(self.source.files)}", *self.known]
         return f"ScannedLog({', '.join(parts)})"
 

@@ -97,6 +97,8 @@ class FixedOutcome(OutcomeModel, FittedOutcome):
 
     They count as not trained on this log. If they were, the interval is too narrow, and nothing here can see it.
 
+    q: the predictions.
+
     >>> FixedOutcome([0.1, 0.7])
     FixedOutcome((2,))
     """

@@ -39,6 +39,7 @@ class Sampled(OutcomeModel):
 
     @property
     def trains(self) -> bool:  # type: ignore[override]
+        """Whether it is trained on the log."""
         return self.model.trains
 
     def fit(self, log: LoggedData, seed: int) -> FittedOutcome:

@@ -92,6 +92,8 @@ class Boosting(OutcomeModel):
     The action enters as its features, where the log has them, and as one category, where there are at most 255
     actions; with more actions and no features there is nothing to split on, and that is an error.
 
+    max_iter, learning_rate, max_leaf_nodes, min_samples_leaf: of scikit-learn's models.
+
     >>> Boosting(max_iter=50).max_iter
     50
     """

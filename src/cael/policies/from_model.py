@@ -30,6 +30,8 @@ class FromModel(Policy):
     A function returns probabilities (b, k), a frame or a mapping {action: (b,)}, or the label (b,) that it chooses.
     actions= says in which order an array has the actions.
 
+    name: for tables. names, inputs: of the columns that the model was trained on. offset: of the first row in them.
+
     >>> FromModel(lambda contexts: np.full((len(contexts), 2), 0.5)).complete
     True
     """
@@ -68,6 +70,7 @@ class FromModel(Policy):
 
     @property
     def learned(self) -> bool:  # type: ignore[override]
+        """Whether a model was trained."""
         return self.fitted
 
     @property

@@ -43,7 +43,7 @@ class Policy(ABC):
     fixed: the probabilities (k,), where they are known to be the same in every context (and every action is eligible:
         see `fixed_on`).
     keeps: True where it plays only what is eligible, on every row; the probabilities of others are checked.
-    wanted: columns of the log's table that it looks at besides the contexts.
+    wanted: columns of the log's table that it looks at in addition to the contexts.
     learned: whether a fitted model is behind it, which may have been trained on the log.
     """
 
@@ -218,6 +218,7 @@ class Uniform(Policy):
 
     @property
     def fixed(self) -> Floats | None:  # type: ignore[override]
+        """Its probabilities, which no context changes."""
         return None if self.n_actions is None else np.full(self.n_actions, 1 / self.n_actions)
 
     def support(self, batch: Batch) -> Support:

@@ -26,6 +26,8 @@ class TopK(Policy):
     rest: what happens with the mass that a row's list leaves over: "error" refuses it (the default), "uniform"
         spreads it over the (eligible) actions that are not listed, "renormalise" scales the list up to one.
 
+    rest_each: (n,) probability of each action that is not listed, where `rest` gives one.
+
     >>> TopK([[2, 0]], [[0.7, 0.3]], n_actions=3)
     TopK(1 rows, 2 listed of 3, rest='error')
     """

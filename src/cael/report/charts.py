@@ -17,10 +17,12 @@ import numpy as np
 from cael.common.visible import visible
 from cael.inference.overlap import Overlap
 from cael.results.comparison import Comparison
+from cael.results.course import Point
 from cael.results.evaluation import Evaluation
-from cael.results.lifts import LOGGING
+from cael.results.lifts import LOGGING, direction
 from cael.results.pictures import axis
 from cael.results.segmentation import Segment, Segments
+from cael.results.sheet import level_text
 
 INK, FAINT, GRID, MAIN, SECOND, GOOD, BAD, GREY = (
     "#010101", "#020202", "#030303", "#040404", "#050505", "#060606", "#070707", "#080808",
@@ -30,7 +32,7 @@ VARIABLES = {
     GREY: "--grey",
 }  # fmt: skip
 SIDES = {"better": GOOD, "worse": BAD, "no difference shown": SECOND}
-MOST_BARS = 20
+MOST_BARS, MOST_ANSWERS = 20, 4
 LIFT = "lift over the old policy, per row"
 
 
@@ -81,7 +83,7 @@ TIDYING = (
     (r'(<svg[^>]*?) width="[^"]*"', r"\1"),
     (r'(<svg[^>]*?) height="[^"]*"', r"\1"),
     (r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px"),
-    (r"(-?\d+\.\d{2})\d+", r"\1"),
+    (r"(-?\d+\.\d{2})\d+(?=[^<>]*>)", r"\1"),  # inside tags only: labels of axes keep their digits
     (r"\s*\n\s*", "\n"),
 )
 """Patterns of what goes out of Matplotlib's SVG, and what comes in its place."""
@@ -123,6 +125,55 @@ def intervals(evaluation: Evaluation) -> Picture:
     return _forest("intervals", caption, lines, "value per row", (inside.low, inside.high), base)
 
 
+def answer(result: Evaluation | Comparison) -> Picture:
+    """For the first screen: the values of the baseline and of the policy, or of the first policies of a comparison."""
+    headline, refused = result.answer, result.verdict.level == "refuse"
+    scale, level = headline.scope.scale, result.level
+    shown = [("new policy", headline.estimate, direction(headline.interval, headline.sign), refused)]
+    if isinstance(result, Comparison):
+        some = result.rows[:MOST_ANSWERS]
+        shown = [(row.name, row.estimate, row.direction, row.verdict.level == "refuse") for row in some]
+    estimates = [(old(result.baseline_name), headline.baseline, "no difference shown", False), *shown]
+    lines: list[Line] = []
+    for name, estimate, side, grey in estimates:
+        inside = estimate.interval(level)
+        colour = GREY if grey else SIDES[side]
+        lines.append(
+            Line(_clip(name), scale * estimate.value, scale * inside.low, scale * inside.high, colour, bold=bool(lines))
+        )
+    unit = f"{_clip(headline.scope.noun(headline.metric))} {headline.scope.unit}".strip()
+    base = scale * headline.baseline.value
+    caption = f"{unit}, with {level_text(level)} intervals."
+    return _forest("answer", caption[0].upper() + caption[1:], lines, unit, (base, base), base, step=0.4)
+
+
+def course(points: Sequence[Point], metric: str) -> Picture | None:
+    """What the lift adds up to as rows come in, with its interval."""
+    if len(points) < 2:
+        return None
+    rows, totals, low, high = np.array([(p.rows, p.total, p.low, p.high) for p in points], dtype=float).T
+    caption = "Sum of the lift over the rows so far, with its interval; the last point is the total."
+
+    def draw(figure: Any, wide: bool) -> float:
+        ax = figure.subplots()
+        ax.axhline(0, color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
+        ax.fill_between(rows, low, high, color=MAIN, alpha=0.18, linewidth=0)
+        ax.plot(rows, totals, color=MAIN, linewidth=2)
+        if all(point.day for point in points):
+            at = np.unique(np.linspace(0, len(points) - 1, 6 if wide else 3).round().astype(int))
+            ax.set_xticks(rows[at], [str(points[each].day) for each in at])
+        else:
+            ax.set_xlabel("rows")
+            ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+            ax.locator_params(axis="x", nbins=6 if wide else 4)
+        ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
+        ax.set_ylabel(f"{_clip(metric)}, sum of the lift")
+        _ruled(ax, "y")
+        return 2.6
+
+    return drawn("course", caption, draw)
+
+
 def lifts(comparison: Comparison) -> Picture:
     """The lifts of several policies with joint intervals: green better, red worse, grey where the verdict refuses."""
     lines = [
@@ -155,7 +206,7 @@ def paths(evaluation: Evaluation) -> list[tuple[str, Picture]]:
 
 
 def _path(name: str, path: Sequence[Any], number: int) -> Picture:
-    caption = f"Candidates of {name}: the dark one was chosen, the grey ones were not accepted."
+    caption = f"Candidates of {name}: the one in bold was chosen, the grey ones were not accepted."
     lines = [
         Line(
             _clip(each.name[each.name.find("(") + 1 :].removesuffix(")")), each.value, each.value - each.width,

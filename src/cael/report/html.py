@@ -53,7 +53,10 @@ def render(
     groups = _groups(segments, windows)
     page = view(evaluation, comparison, audit, groups, plan, calibration, title, settings or {}, seed)
     overlap = None if evaluation is None else evaluation.overlap
+    result: Any = comparison if evaluation is None else evaluation
     pictures = {
+        "answer": charts.answer(result),
+        "course": None if evaluation is None else charts.course(evaluation.course, evaluation.metric),
         "intervals": None if evaluation is None else charts.intervals(evaluation),
         "lifts": None if comparison is None else charts.lifts(comparison),
         "weights": None if overlap is None else charts.weights(overlap),

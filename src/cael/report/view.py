@@ -15,18 +15,21 @@ from cael.inference.overlap import Overlap
 from cael.judging.audits import Audit
 from cael.judging.verdict import MEANING, Check, by_gravity
 from cael.report.charts import old
+from cael.report.method import method_of
 from cael.results.calibration import Calibration
 from cael.results.comparison import Comparison
 from cael.results.evaluation import Evaluation
-from cael.results.lifts import LOGGING
+from cael.results.headline import CHANCE, Headline
+from cael.results.lifts import LOGGING, direction
 from cael.results.planning import Plan
 from cael.results.scorecard import Scorecard
 from cael.results.segmentation import Segments
 from cael.results.sheet import Column, Sheet, level_text, number, signed, text_of
 
 MOST_ROWS = 60
-MOST_GROUPS = 4
+FEW_GROUPS, MOST_GROUPS = 2, 4
 """Segment columns, and windows of time, that a page shows with a picture and a table; of others it gives a sentence."""
+MOST_DECISIONS = 5
 MOST_SENTENCES = 20
 MOST_TEXT = 300
 TITLES = {
@@ -96,7 +99,7 @@ def ends(rows: Sequence[Any], most: int) -> list[Any]:
 
 def room(groups: int) -> tuple[int, int]:
     """How many bars a picture of segments may have, and how many rows its table, where so many groups share a page."""
-    return min(20, 28 // groups), 60 // groups
+    return (min(20, 28 // groups), 60 // groups) if groups <= FEW_GROUPS else (20 // groups, 32 // groups)
 
 
 def view(
@@ -125,9 +128,16 @@ def view(
         "title": short(title, 120),
         "level": level,
         "meaning": MEANING[level],
-        "headline": _headline(evaluation, comparison, level),
+        "tiles": _tiles(result, level),
+        "sentence": short(result.answer.sentence),
+        "decisions": _decisions(result),
+        "surer": result.answer.surer,
+        "estimator": verdict.estimator,
+        "method": method_of(result),
         "reasons": [check.sentence for check in by_gravity(checks) if check.status in ("warn", "fail")],
         "checks": _checks(checks),
+        "passed": {check.status for check in checks} <= {"pass", "unknown"},
+        "summary": _counted(checks),
         "estimates": None if evaluation is None else grid(evaluation.sheet()),
         "notes": [] if evaluation is None else [short(doubt) for doubt in evaluation.doubts()],
         "card": None if result.scorecard is None else _card(result.scorecard),
@@ -157,6 +167,13 @@ def _with(level: str, checks: Sequence[Check]) -> str:
     return "refuse" if "fail" in statuses else "caution" if level == "ok" and "warn" in statuses else level
 
 
+def _counted(checks: Sequence[Check]) -> str:
+    """How many checks came out how, in words."""
+    words = {"pass": "passed", "unknown": "could not be made", "warn": "warn", "fail": "failed"}
+    counts = [(sum(check.status == status for check in checks), word) for status, word in words.items()]
+    return ", ".join(f"{count} {word}" for count, word in counts if count)
+
+
 def _checks(checks: Sequence[Check]) -> list[tuple[str, str, str]]:
     return [
         (TITLES.get(check.name, check.name.replace("_", " ").capitalize()), check.status, check.sentence)
@@ -164,33 +181,37 @@ def _checks(checks: Sequence[Check]) -> list[tuple[str, str, str]]:
     ]
 
 
-def _headline(evaluation: Evaluation | None, comparison: Comparison | None, trust: str) -> list[tuple[str, str, str]]:
-    """(label, number, small print) for the top of the page; what is refused is not called better or worse."""
-    if evaluation is not None:
-        best, base, lift = evaluation.best, evaluation.baseline, evaluation.lift
-        gain, share, direction = evaluation.lift_interval, evaluation.relative_lift, evaluation.direction
-        level, adjusted = level_text(evaluation.level), bool(evaluation.controls)
-        small = f"{level} interval {_ends('value', evaluation.interval)}; {best.estimator}"
-        joint = "" if evaluation.scorecard is None else "simultaneous "
-        label, kind = f"Lift over {old(evaluation.baseline_name)}", f"{joint}{level} interval"
-    else:
-        assert comparison is not None
-        top, base, share = comparison.rows[0], comparison.baseline, comparison.relative_lift
-        best, lift, gain, direction = top.estimate, top.lift, top.interval, top.direction
-        adjusted = lift.value != best.value - base.value
-        label, small = f"Lift of {short(top.name, 40)}", f"{short(top.name, 40)}; {best.estimator}"
-        kind = f"simultaneous {level_text(comparison.level)} interval"
-    result: Any = comparison if evaluation is None else evaluation
-    metric = "" if result.metric == "reward" else f": {short(result.metric, 40)}"
+def _tiles(result: Evaluation | Comparison, trust: str) -> list[tuple[str, str, str]]:
+    """(label, number, small print) for the first screen; what is refused is not called better or worse."""
+    answer: Headline = result.answer
+    adjusted = answer.lift.value != answer.estimate.value - answer.baseline.value
     how = "; adjusted by a control variate for the random choice of logged actions" if adjusted else ""
-    source = f"mean logged reward of {base.n:,} rows" if base.estimator == "LoggedMean" else base.estimator
-    relative = "" if share is None else f" ({share:+.1%})"
-    direction = "not to be relied on" if trust == "refuse" else direction
-    return [
-        (f"Value of the new policy{metric}", number(best.value), small),
-        (f"Value of {old(result.baseline_name)}{metric}", number(base.value), source),
-        (label, signed(lift.value) + relative, f"{kind} {_ends('lift', gain)}: {direction}{how}"),
-    ]
+    joint = "simultaneous " if result.scorecard is not None or isinstance(result, Comparison) else ""
+    kind = f"{joint}{level_text(result.level)} interval"
+    word = "not to be relied on" if trust == "refuse" else direction(answer.interval, answer.sign)
+    unit = f" {answer.scope.unit}" if answer.scope.total else ""
+    over = f"over {old(result.baseline_name)}"
+    tiles = []
+    if answer.relative is not None and answer.relative_interval is not None:
+        share, rest = answer.lift_text.split(" (", 1)
+        tiles.append((f"Lift {over}", share, f"{kind} {rest.removesuffix(')')}: {word}"))
+    per = "per decision" if answer.scope.total else ""
+    lift = signed(answer.lift.value)
+    tiles.append((f"The same in {short(answer.metric, 40)} {per}".strip() if tiles else f"Lift {over}{unit}", lift,
+                  f"{kind} {_ends('lift', answer.interval)}: {word}{how}"))  # fmt: skip
+    if trust == "refuse":
+        return tiles
+    tiles.append(("Chance that it is better", answer.chance_text, CHANCE))
+    if answer.total_text is not None:
+        total, rest = answer.total_text.split(" (", 1)
+        tiles.append((f"Over all {answer.scope.rows:,} rows", short(total, 40), rest.removesuffix(")")))
+    return tiles
+
+
+def _decisions(result: Evaluation | Comparison) -> list[tuple[str, str, str]]:
+    """(choice, policy, reasons) of the decision, or of those about the first policies of a comparison."""
+    decisions = [result.decision] if isinstance(result, Evaluation) else result.decisions[:MOST_DECISIONS]
+    return [(each.choice, short(each.policy, 40), short(" ".join(each.reasons))) for each in decisions]
 
 
 def _ends(kind: str, interval: Interval) -> str:
@@ -200,7 +221,7 @@ def _ends(kind: str, interval: Interval) -> str:
 def _weights(overlap: Overlap) -> list[tuple[str, str]]:
     rows = [
         ("Rows", f"{overlap.n:,}"),
-        ("Worth after weighting", f"{overlap.effective_rows:,.0f} rows ({overlap.effective_rows / overlap.n:.1%})"),
+        ("Effective sample size", f"{overlap.effective_rows:,.0f} rows ({overlap.effective_rows / overlap.n:.1%})"),
         ("Mean weight (should be 1)", f"{overlap.mean_weight:.3f}"),
         ("Largest weight", number(overlap.max_weight)),
         ("Rows with weight 0", f"{overlap.zero_share:.1%}"),

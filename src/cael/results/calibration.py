@@ -26,6 +26,7 @@ from cael.outcomes.ridge import Ridge
 from cael.policies.given import PolicyLike
 from cael.policies.policy import Policy, probabilities
 from cael.results.evaluate import only_estimators, panel
+from cael.results.plots import plot_calibration
 from cael.results.question import refuse_constant_rewards
 from cael.results.sheet import Column, Note, Sheet, Shown, named
 
@@ -45,6 +46,7 @@ class CalibrationRow:
     the truth, and its Monte Carlo error.
     worst_coverage, worst_kind: of the kind of reward on which the intervals did worst. width: mean width of the
     intervals. failed: trials in which the estimator raised an error (they count as not covered).
+    coverage_error: the Monte Carlo error of the coverage.
     """
 
     estimator: str
@@ -134,6 +136,10 @@ class Calibration(Shown):
         styles = tuple(self.check(row.estimator).status for row in self.rows)
         styles = tuple("" if status == "pass" else status for status in styles)
         return Sheet("planted rewards", columns, rows, (Note(self.sentence()),), (), styles)
+
+    def plot(self, axes: Any = None) -> Any:
+        """The coverage of every estimator, on Matplotlib's axes, which are returned."""
+        return plot_calibration(self, axes)
 
 
 def calibrate(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 from cael.engine.asking import as_engine_log
@@ -25,11 +25,13 @@ from cael.policies.policy import Policy
 from cael.results.decision import Decision, Finding, decided, rule_of
 from cael.results.evaluate import controls_of, default_estimator, warn
 from cael.results.evaluation import LESS
+from cael.results.headline import Headline
 from cael.results.lifts import LOGGING, direction, within
 from cael.results.metric import Metric
 from cael.results.plots import plotted
 from cael.results.question import Asked, Question, ask_question, question_of, refuse_constant_rewards
-from cael.results.scorecard import Scorecard, joint_factor
+from cael.results.scope import Scope, scope_of
+from cael.results.scorecard import Scorecard, joint_factor, rows_to_settle
 from cael.results.sheet import Column, Note, Sheet, Shown, by_sentence, level_text, named, text_of
 
 
@@ -58,6 +60,8 @@ class Comparison(Shown):
     """Several policies against a baseline, best first, with simultaneous intervals at `level`.
 
     metric: the name of what is earned. baseline_name: of what the lifts are over. scorecard: of several metrics.
+    rows: one for each policy. factor: of the simultaneous intervals, in standard errors. estimator: its name. scope:
+    rows, period and unit.
     """
 
     rows: tuple[Compared, ...]
@@ -68,6 +72,20 @@ class Comparison(Shown):
     metric: str = "reward"
     baseline_name: str = LOGGING
     scorecard: Scorecard | None = None
+    scope: Scope | None = None
+
+    @property
+    def answer(self) -> Headline:
+        """The answer about the first policy, the one that looks best, in words."""
+        return self.answer_on(self.rows[0].name)
+
+    def answer_on(self, name: str) -> Headline:
+        """The answer about a policy, in words."""
+        row, at = self[name], [each.name for each in self.rows].index(name)
+        return Headline(
+            self.metric, row.name, self.baseline_name, self.sign, self.scope or Scope(self.baseline.n), row.estimate,
+            self.baseline, row.lift, row.interval, self.factor, self.decisions[at], row.verdict,
+        )  # fmt: skip
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
@@ -78,7 +96,7 @@ class Comparison(Shown):
         return tuple(
             decided(
                 row.name, Finding(self.metric, row.direction), (),
-                [self.metric] if row.verdict.level == "refuse" else [], None, rule,
+                [self.metric] if row.verdict.level == "refuse" else [], rows_to_settle(row.lift, self.factor), rule,
             )
             for row in self.rows
         )  # fmt: skip
@@ -115,6 +133,7 @@ class Comparison(Shown):
         """Plain types, ready for JSON."""
         return {
             "estimator": self.estimator,
+            "answer": self.answer.to_dict(),
             "metric": self.metric,
             "better": "more" if self.sign > 0 else "less",
             "baseline": self.baseline.to_dict(self.level),
@@ -140,8 +159,8 @@ class Comparison(Shown):
     def sheet(self) -> Sheet:
         base = text_of("value", self.baseline.value), text_of("error", self.baseline.error)
         columns = (
-            Column("policy"), Column("value", "value"), Column("lift", "lift"),
-            Column("interval", "lift interval", f"simultaneous {level_text(self.level)} interval"),
+            Column("policy"), Column("value", "value", wide=True), Column("lift", "lift"),
+            Column("interval", "lift interval", f"simultaneous {level_text(self.level)}"),
             Column("direction", head=""), Column("verdict"),
         )  # fmt: skip
         rows = tuple(
@@ -152,11 +171,21 @@ class Comparison(Shown):
         less = LESS if self.sign < 0 else ""
         metric = "" if self.metric == "reward" and not less else f"{self.metric}{less} "
         title = f"{metric}by {self.estimator}; {self.baseline_name.removeprefix('the ')}: {' ± '.join(base)}"
-        return Sheet(title, columns, rows, (), notes, tuple(map(_style, self.rows)))
+        lead = self._lead() if self.scorecard is None else ()
+        return Sheet(title, columns, rows, (), notes, tuple(map(_style, self.rows)), lead)
+
+    def _lead(self) -> tuple[Note, ...]:
+        """The answer on the best policy, and the decision on every one."""
+        sentence, *rest = self.answer.notes(decided=False)
+        best = f"Of {len(self.rows)} policies the best: " if len(self.rows) > 1 else ""
+        decisions = [decision.note() for decision in self.decisions]
+        return replace(sentence, sentence=f"{best}{sentence.sentence}"), *decisions, *rest
 
     def sheets(self) -> tuple[Sheet, ...]:
         """The table of all metrics with the decisions first, where there are several."""
-        return (*(() if self.scorecard is None else (self.scorecard.sheet(),)), self.sheet())
+        if self.scorecard is None:
+            return (self.sheet(),)
+        return self.scorecard.sheet_under(self._lead()), self.sheet()
 
     def plot(self, axes: Any = None) -> Any:
         """The simultaneous intervals of all lifts, on Matplotlib's axes, which are returned."""
@@ -190,10 +219,10 @@ def compare(
     what the log allows) is contrasted, row by row, with the mean logged reward, which is the value of the logging
     policy, or with the same estimate of another policy (baseline, alone or as (name, policy)); where the logging policy
     is known in full, the lift is adjusted by a control variate for the random choice of logged actions. A max-t
-    multiplier bootstrap makes the intervals simultaneous; they allow for a bias where the estimator does. metrics: as
-    of `evaluate`; intervals are simultaneous over metrics and policies. log: in memory, or scanned (`cael.scan`);
-    policies may be texts such as "topk:items+chances" where the log was read from a table. budget: so many seconds of
-    training at most.
+    multiplier bootstrap makes the intervals simultaneous; they allow for a bias where the estimator does.
+    metrics: see `evaluate`; intervals are simultaneous over metrics and policies. log: in memory, or scanned
+    (`cael.scan`); policies may be texts such as "topk:items+chances" where the log was read from a table.
+    budget: so many seconds of training at most.
     """
     inference.check_level(level)
     question = question_of(metrics, baseline)
@@ -238,7 +267,8 @@ def comparison_of(
     ordered = tuple(sorted(compared, key=lambda row: -row.sign * row.estimate.value))
     baseline = lifts[0].baseline
     return Comparison(
-        ordered, baseline, level, factor, chosen.name, asked.metric, asked.question.name, scorecard
+        ordered, baseline, level, factor, chosen.name, asked.metric, asked.question.name, scorecard,
+        scope_of(asked.answer, ratio=asked.ratio),
     )  # fmt: skip
 
 

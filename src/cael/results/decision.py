@@ -9,6 +9,10 @@ from typing import Any, final
 from cael.results.sheet import Note
 
 BOUNDS = {"within": "within its bound", "beyond": "beyond its bound", "open": "not settled"}
+SHOWN = {
+    "better": "is shown to be better", "worse": "is shown to be worse",
+    "no difference shown": "shows no significant difference",
+}  # fmt: skip
 TONES = {"ship": "pass", "test": "unknown", "keep": "warn"}
 
 
@@ -29,6 +33,7 @@ class Decision:
 
     reasons: sentences. rows: of this kind that would settle it, by the differences as they are estimated; None: none
     would, or it is settled. rule: how it was decided. trusted: whether no verdict that it rests on is "refuse".
+    choice: "ship", "test" or "keep".
     """
 
     policy: str
@@ -75,7 +80,7 @@ def decided(
     if refused:
         reason = f"The verdict on {' and '.join(refused)} is refuse: mend what it names before deciding."
         return Decision(policy, choice, (reason,), None, rule, trusted=False)
-    shown = f"{primary.name}: {primary.status}"
+    shown = f"{primary.name} {SHOWN[primary.status]}"
     bounds = [f"{each.name}: {BOUNDS[each.status]}" for each in guardrails]
     reasons = [f"{'; '.join([shown, *bounds])}."]
     if choice == "test":

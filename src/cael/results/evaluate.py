@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings as python_warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from cael.common.lazy import exported
@@ -30,10 +31,12 @@ from cael.log.logged import LoggedData
 from cael.log.scanned import ScannedLog
 from cael.log.targets import Target
 from cael.policies.given import PolicyLike
+from cael.results.course import course_of
 from cael.results.evaluation import Evaluation
 from cael.results.lifts import outcome_of
 from cael.results.metric import Metric
 from cael.results.question import Asked, Question, ask_question, question_of
+from cael.results.scope import scope_of
 
 
 def panel(which: str = "default") -> tuple[Estimator, ...]:
@@ -172,14 +175,16 @@ def evaluation_of(
     chosen = choose_headline(estimates, headline.name if isinstance(headline, Estimator) else headline)
     scorecard = asked.scorecard(chosen, level, limits, seed)
     verdict = asked.verdict(asked.primary, 0, chosen, level, limits) if scorecard is None else scorecard.rows[0].verdict
-    return Evaluation(
+    result = Evaluation(
         tuple(estimates), tuple(skipped), headline=chosen,
         verdict=verdict, log=answer.log.described(answer.n),
         policy=answer.targets[0].label, lifted=asked.lifted(asked.primary, 0, chosen, limits),
-        overlap=overlap_of(answer, 0), level=level, metric=asked.metric, sign=asked.sign,
-        baseline_name=asked.question.name, scorecard=scorecard,
+        scope=scope_of(answer, ratio=asked.ratio), overlap=overlap_of(answer, 0), level=level,
+        metric=asked.metric, sign=asked.sign, baseline_name=asked.question.name, scorecard=scorecard,
         sensitivity=sensitivity_of(answer, 0, estimates, chosen, level),
     )  # fmt: skip
+    course = () if asked.ratio else course_of(answer, result.lifted, result.lift_interval, result.factor)
+    return replace(result, course=course)
 
 
 def warn(answer: Answer) -> None:

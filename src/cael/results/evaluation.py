@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, final
 
 from cael.common.version import __version__
 from cael.engine.moments import Combination
 from cael.inference.estimate import Estimate
-from cael.inference.intervals import Interval
+from cael.inference.intervals import Interval, quantile
 from cael.inference.lift import lift_dict, relative_lift
 from cael.inference.overlap import Overlap
 from cael.inference.reach import allowance
 from cael.judging.sensitivity import Sensitivity
 from cael.judging.thresholds import Thresholds
 from cael.judging.verdict import Verdict
+from cael.results.course import Point
 from cael.results.decision import Decision, Finding, decided, rule_of
+from cael.results.headline import Headline
 from cael.results.lifts import LOGGING, Lifted, direction
 from cael.results.plots import plotted
-from cael.results.scorecard import Scorecard
+from cael.results.scope import Scope
+from cael.results.scorecard import Scorecard, rows_to_settle
 from cael.results.sheet import Column, Note, Sheet, Shown, by_sentence, level_text, named, signed, text_of
 
 LESS = " (less is better)"
@@ -36,7 +40,9 @@ class Evaluation(Shown):
     about. lifted: of the headline, over the baseline of this name. overlap: where the weight of the policy lies in the
     log (None: there are no weights). metric: the name of what is earned, and sign: 1 where more of it is better, -1
     where less is. scorecard: of several metrics (None: there is one).
-    sensitivity: what an error of the estimated propensities could do (None: they are logged).
+    sensitivity: what an error of the estimated propensities could do (None: they are logged). scope: the rows and the
+    period, and the unit of the metric. course: the sum of the lift as time goes on.
+    level: of the intervals. baseline_name: of what the lift is over.
     """
 
     estimates: tuple[Estimate, ...]
@@ -53,6 +59,8 @@ class Evaluation(Shown):
     baseline_name: str = LOGGING
     scorecard: Scorecard | None = None
     sensitivity: Sensitivity | None = None
+    scope: Scope | None = None
+    course: tuple[Point, ...] = ()
 
     @property
     def best(self) -> Estimate:
@@ -90,7 +98,21 @@ class Evaluation(Shown):
             return self.scorecard.decision
         refused = [self.metric] if self.verdict.level == "refuse" else []
         primary = Finding(self.metric, self.direction)
-        return decided("", primary, (), refused, None, rule_of(self.metric, 0, self.baseline_name))
+        rows = rows_to_settle(self.lift, self.factor)
+        return decided("", primary, (), refused, rows, rule_of(self.metric, 0, self.baseline_name))
+
+    @property
+    def factor(self) -> float:
+        """Standard errors of the interval of the lift; more of them where it is simultaneous."""
+        return quantile(self.level) if self.scorecard is None else self.scorecard.factor
+
+    @cached_property
+    def answer(self) -> Headline:
+        """The answer in words: what, of what, how sure, what to do, what would make it surer."""
+        return Headline(
+            self.metric, self.policy, self.baseline_name, self.sign, self.scope or Scope(self.best.n), self.best,
+            self.baseline, self.lift, self.lift_interval, self.factor, self.decision, self.verdict,
+        )  # fmt: skip
 
     @property
     def interval(self) -> Interval:
@@ -132,6 +154,7 @@ class Evaluation(Shown):
             "log": self.log,
             "fingerprint": self.fingerprint,
             "policy": self.policy,
+            "answer": self.answer.to_dict(),
             "metric": self.metric,
             "better": "more" if self.sign > 0 else "less",
             "baseline": {"name": self.baseline_name, "value": self.baseline.value},
@@ -149,6 +172,7 @@ class Evaluation(Shown):
         }
 
     def to_json(self, indent: int | None = 2) -> str:
+        """The same as text."""
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
     def sheet(self) -> Sheet:
@@ -165,9 +189,13 @@ class Evaluation(Shown):
             for estimate in self.estimates
         )  # fmt: skip
         summary = (*self.verdict.notes(), Note(self.sentence()))
-        notes = tuple(Note(doubt, "warn") for doubt in self.doubts())
+        notes = tuple(Note(doubt, "warn") for doubt in self.doubts(self.headline))
+        more = tuple(Note(doubt, "warn") for doubt in self._others())
+        lead = self.answer.notes() if self.scorecard is None else ()
         styles = tuple(map(self._style, self.estimates))
-        return Sheet(f"{self.titled}{self.policy} on\n{self.log}", columns, rows, summary, notes, styles)
+        return Sheet(
+            f"{self.titled}{self.policy} on\n{self.log}", columns, rows, summary, notes, styles, lead, more,
+        )  # fmt: skip
 
     @property
     def titled(self) -> str:
@@ -176,7 +204,9 @@ class Evaluation(Shown):
 
     def sheets(self) -> tuple[Sheet, ...]:
         """The table of all metrics with the decision first, where there are several."""
-        return (*(() if self.scorecard is None else (self.scorecard.sheet(),)), self.sheet())
+        if self.scorecard is None:
+            return (self.sheet(),)
+        return self.scorecard.sheet_under(self.answer.notes()), self.sheet()
 
     def plot(self, axes: Any = None) -> Any:
         """The intervals of all estimates and the baseline's value, on Matplotlib's axes, which are returned."""
@@ -194,17 +224,26 @@ class Evaluation(Shown):
         interval = text_of("lift interval", self.lift_interval)
         return f"lift over {self.baseline_name}: {signed(self.lift.value)}{share} {interval}, {self.direction}"
 
-    def doubts(self) -> list[str]:
-        """Every warning once, with the estimators that it concerns."""
-        warnings = by_sentence((e.estimator, warning) for e in self.estimates for warning in e.diagnostics.warnings)
-        return [*self._biases(), *warnings, *(f"{name} was not computed: {reason}" for name, reason in self.skipped)]
+    def doubts(self, estimator: str | None = None) -> list[str]:
+        """Every warning once, with the estimators that it concerns, and what was skipped; or only the warnings of one
+        estimator, and what was skipped."""
+        skipped = [f"{name} was not computed: {reason}" for name, reason in self.skipped]
+        return [*self._warnings([e for e in self.estimates if estimator in (None, e.estimator)]), *skipped]
 
-    def _biases(self) -> list[str]:
+    def _others(self) -> list[str]:
+        """The warnings of the estimators that decisions do not rest on."""
+        return self._warnings([e for e in self.estimates if e.estimator != self.headline])
+
+    def _warnings(self, shown: Sequence[Estimate]) -> list[str]:
+        warnings = by_sentence((e.estimator, warning) for e in shown for warning in e.diagnostics.warnings)
+        return [*self._biases(shown), *warnings]
+
+    def _biases(self, shown: Sequence[Estimate]) -> list[str]:
         """What the intervals that allow for a bias assume, and would be without it."""
         return [
             f"{e.estimator}: {allowance(e.diagnostics.bias_bound or 0.0)}. The interval without it "
             f"{text_of('interval', without)}."
-            for e in self.estimates
+            for e in shown
             if (without := e.without_bias(self.level)) is not None
         ]
 

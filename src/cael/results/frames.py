@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +18,28 @@ LIBRARIES = ("pandas", "polars")
 
 def frame_of(sheet: Sheet, library: str | None = None) -> Any:
     """The rows of a sheet; library: "pandas" or "polars", by default the first of the two that is installed."""
+    return _frame(library)(columns_of(sheet))
+
+
+def frame_of_facts(facts: Mapping[str, Any], library: str | None = None) -> Any:
+    """One row of plain facts; an interval is two columns, its ends."""
+    columns: dict[str, list[Any]] = {}
+    for name, fact in facts.items():
+        if name == "interval":
+            columns |= {f"{name}_low": [fact["low"]], f"{name}_high": [fact["high"]]}
+        elif not isinstance(fact, Mapping):
+            columns[name] = [fact]
+    return _frame(library)(columns)
+
+
+def _frame(library: str | None) -> Any:
+    """The class of data frames of a library, or of the first of the two that is installed."""
     if library is None:
         library = next((name for name in LIBRARIES if find_spec(name) is not None), None)
         if library is None:
             raise NeedsError("a data frame needs pandas or polars, and neither is installed: pip install pandas.")
     choose("library", library, LIBRARIES)
-    return importlib.import_module(library).DataFrame(columns_of(sheet))
+    return importlib.import_module(library).DataFrame
 
 
 def columns_of(sheet: Sheet) -> dict[str, list[Any]]:

@@ -30,6 +30,7 @@ from cael.policies.given import PolicyLike
 from cael.policies.policy import Policy, logged_probability, probabilities
 from cael.policies.propensity import EstimatedLogging
 from cael.results.lifts import LOGGING
+from cael.results.plots import plot_plan
 from cael.results.question import question_of, refuse_constant_rewards
 from cael.results.sheet import Column, Note, Sheet, Shown, level_text
 
@@ -42,7 +43,7 @@ class PlanOption:
     """One way to collect: a share of the decisions is drawn uniformly (of what is eligible), the others by the logging
     policy.
 
-    rows: how many rows tell the lift apart (None: no number of rows does). spread: standard deviation of a row's
+    rows: how many rows detect the lift (None: no number of rows does). spread: standard deviation of a row's
     contribution to the lift. cost: what the exploration loses per row, in units of the reward (estimated, None where
     unknown); negative where uniform actions earn more.
     """
@@ -62,6 +63,7 @@ class Plan(Shown):
     that this log can detect (None: none at all). options: one for each share of exploration, as rows of a new log.
     enough: the smallest share of exploration with which `rows` new rows are enough (None: none of them).
     checks: doubts about the plan. baseline_name: of what the lift is over.
+    policy: in words.
     """
 
     policy: str
@@ -79,7 +81,7 @@ class Plan(Shown):
 
     @property
     def rows_needed(self) -> int | None:
-        """Rows that tell the lift apart under the logging policy as it is; None: no number does."""
+        """Rows that detect the lift under the logging policy as it is; None: no number does."""
         return next(option.rows for option in self.options if option.exploration == 0)
 
     @property
@@ -103,7 +105,7 @@ class Plan(Shown):
         if self.rows_needed is None:
             need = f"No number of rows of the old policy detects {goal}: it never plays what is asked about."
         elif self.more_rows:
-            need = f"To tell {goal} apart takes {self.rows_needed:,} rows, {self.more_rows:,} more than there are."
+            need = f"To detect {goal} takes {self.rows_needed:,} rows, {self.more_rows:,} more than there are."
         share = f"With {self.rows:,} new rows, no share of uniform exploration is enough."
         if self.enough is not None:
             share = f"With {self.rows:,} new rows, {self.enough:.0%} of them drawn uniformly are enough."
@@ -127,6 +129,10 @@ class Plan(Shown):
         rows = tuple((o.exploration, "never" if o.rows is None else o.rows, o.cost) for o in self.options)
         title = f"level {level_text(self.level)}, power {level_text(self.power)}"
         return Sheet(title, columns, rows, tuple(map(Note, self.sentences())), doubts(self.checks))
+
+    def plot(self, axes: Any = None) -> Any:
+        """Rows needed against the share of exploration, on Matplotlib's axes, which are returned."""
+        return plot_plan(self, axes)
 
 
 def plan(

@@ -84,6 +84,11 @@ class Asked:
         return 1 if self.primary is None else self.primary.sign
 
     @property
+    def ratio(self) -> bool:
+        """Whether the primary metric is a ratio."""
+        return self.primary is not None and self.primary.per is not None
+
+    @property
     def carded(self) -> bool:
         """Whether there is more than one metric to tell about, or a bound."""
         return len(self.question.metrics) > 1

@@ -13,10 +13,12 @@ from cael.inference import intervals as inference
 from cael.inference.estimate import Estimate
 from cael.inference.intervals import Interval
 from cael.inference.lift import moved, relative_lift, rows_to_detect
+from cael.inference.shares import relative_interval
 from cael.judging.verdict import Verdict
 from cael.results.decision import Decision, Finding, decided, rule_of
 from cael.results.lifts import Lifted, direction, within
 from cael.results.metric import Metric
+from cael.results.plots import plot_scorecard
 from cael.results.sheet import Column, Note, Sheet, Shown, by_sentence, level_text
 
 POWER = 0.8
@@ -54,6 +56,7 @@ class Measured:
 
     excess: of a guardrail, the interval that its bound is judged by: of the lift plus what the margin allows (minus it,
     where less is better), or of the value less the limit. cut: rows above the cap.
+    estimate, baseline, lift: of the metric. interval: of the lift. verdict: on the metric.
     """
 
     metric: Metric
@@ -110,6 +113,7 @@ class Scorecard(Shown):
 
     rows: by policy, the primary metric first. decisions: one for each policy. baseline: the name of what the policies
     are compared with. factor: of the simultaneous intervals.
+    estimator: its name.
     """
 
     rows: tuple[Measured, ...]
@@ -172,6 +176,20 @@ class Scorecard(Shown):
         doubts = tuple(Note(doubt, "warn") for doubt in self.doubts())
         return Sheet(title, columns, rows, notes, doubts, tuple(STYLES.get(row.status, "") for row in self.rows))
 
+    def sheet_under(self, lead: tuple[Note, ...]) -> Sheet:
+        """The table below sentences that hold the decisions already."""
+        sheet = self.sheet()
+        return replace(sheet, lead=lead, summary=sheet.summary[len(self.decisions) :])
+
+    def relative_intervals(self) -> list[Interval | None]:
+        """The intervals of the lifts as shares of the baseline's values (Fieller), simultaneous like the others; None
+        where the baseline's value is too near to 0."""
+        return [relative_interval(row.lift, row.baseline, self.factor, self.level) for row in self.rows]
+
+    def plot(self, axes: Any = None) -> Any:
+        """The relative lifts of all metrics, on Matplotlib's axes, which are returned."""
+        return plot_scorecard(self, axes)
+
     def doubts(self) -> list[str]:
         """Caps, and the reasons of all verdicts, each once, with the metrics that they concern."""
         caps = {
@@ -198,7 +216,7 @@ def scorecard_of(
 
 
 def joint_factor(tested: Sequence[Estimate], level: float, seed: int) -> float:
-    """The factor that makes the intervals of all of these hold together."""
+    """The factor that makes the intervals of all of these simultaneous."""
     hidden = np.array([inference.hidden_share(each.stderr, each.error) for each in tested])
     return inference.max_t(np.stack([each.groups for each in tested], axis=1), level, hidden=hidden, seed=seed)
 

@@ -46,6 +46,8 @@ class Segment:
     interval: of the lift, holding for all segments together. shrunk, shrunk_interval: the lift drawn towards the others
     as far as their differences look like noise; the best guess of it, with an interval for this segment alone. sign: 1
     where more is better, -1 where less is.
+
+    label: of the segment. effective_rows: effective sample size. stderr: of the lift.
     """
 
     label: str
@@ -167,11 +169,11 @@ def segments(
 
     labels: (n,) strings or numbers, one per row; or the name of a column of the table that the log was read from.
     windows: instead of labels, this many time periods of equal numbers of rows, by the timestamps, or by the order of
-    the rows where there are none; a scanned log must be in the order of time. estimator, learn, budget: as of
+    the rows where there are none; a scanned log must be in the order of time. estimator, learn, budget: see
     `compare`. Intervals of lifts are simultaneous (max-t bootstrap); the shrunk lifts are empirical Bayes estimates
     under a normal prior whose spread is estimated (no shrinkage with fewer than 4 segments). thresholds: by which they
     are said to differ.
-    metrics, baseline: as of `evaluate`; further metrics are `others` of the first, and all intervals are simultaneous.
+    metrics, baseline: see `evaluate`; further metrics are `others` of the first, and all intervals are simultaneous.
     """
     inference.check_level(level)
     engine_log, column, cut = cut_of(log, labels, windows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, final
 from cael.common.visible import visible
 from cael.inference.intervals import Interval
 from cael.results.frames import frame_of
+from cael.results.notebook import notebook
 from cael.results.pictures import axis, picture
 
 if TYPE_CHECKING:
@@ -102,10 +102,11 @@ class Note:
         sentence = visible(self.sentence)
         return f"{MARKS[self.tone]} {sentence}" if self.tone in MARKS else sentence
 
-    def rich(self) -> Text:
+    def rich(self, *, first: bool = False) -> Text:
+        """For a terminal. first: in bold."""
         from rich.text import Text
 
-        return Text(self.marked, style=COLOURS.get(self.tone, ""))
+        return Text(self.marked, style=f"{'bold ' if first else ''}{COLOURS.get(self.tone, '')}".strip())
 
 
 @final
@@ -113,7 +114,8 @@ class Note:
 class Sheet:
     """A table of typed cells with its title, the sentences that sum it up, and notes.
 
-    styles: a word for each row, such as "better" or "doubtful" (none: empty).
+    styles: a word for each row, such as "better" or "doubtful" (none: empty). lead: sentences above the table. more:
+    notes that a terminal only counts.
     """
 
     title: str
@@ -122,6 +124,8 @@ class Sheet:
     summary: tuple[Note, ...] = ()
     notes: tuple[Note, ...] = ()
     styles: tuple[str, ...] = ()
+    lead: tuple[Note, ...] = ()
+    more: tuple[Note, ...] = ()
 
     @property
     def headed(self) -> bool:
@@ -145,36 +149,45 @@ class Sheet:
 
     def html(self) -> str:
         """For a notebook."""
-        heads = _tagged("tr", (_tagged("th", [html.escape(column.title)]) for column in self.columns))
-        top = _tagged("thead", [heads]) if self.headed else ""
-        body = (_tagged("tr", (_tagged("td", [html.escape(cell)]) for cell in row)) for row in self.texts())
-        caption = _tagged("caption", [html.escape(visible(self.title))])
-        table = _tagged("table", [caption, top, _tagged("tbody", body)])
-        return paragraphs(self.summary) + table + bullets(self.notes)
+        return notebook(self)
 
     def markdown(self) -> str:
         """For a ticket. Text from the data is escaped: no cell can break out of its table."""
         heads = [column.title for column in self.columns]
         lines = [_line(heads), f"|{'---|' * len(heads)}", *map(_line, self.texts())]
-        parts = [f"**{escaped(self.title)}**", *(escaped(note.sentence) for note in self.summary), "\n".join(lines)]
-        return "\n\n".join([*parts, "\n".join(f"- {escaped(note.sentence)}" for note in self.notes)]).rstrip()
+        lead, summary = ([escaped(note.sentence) for note in notes] for notes in (self.lead, self.summary))
+        parts = [*lead, f"**{escaped(self.title)}**", *summary, "\n".join(lines)]
+        notes = "\n".join(f"- {escaped(note.sentence)}" for note in (*self.notes, *self.more))
+        return "\n\n".join([*parts, notes]).rstrip()
+
+    @property
+    def counted(self) -> str:
+        """How many notes there are that a terminal leaves out."""
+        return f"{len(self.more)} more note{'s' if len(self.more) > 1 else ''} on the other estimators"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from (note.rich(first=at == 0) for at, note in enumerate(self.lead))
+        if self.lead:
+            yield ""
         yield self._table(options.max_width)
         yield from (note.rich() for note in (*self.summary, *self.notes))
+        if self.more:
+            yield Note(f"{self.counted}: --format markdown, --out report.html or .doubts() show them.").rich()
 
     def _table(self, width: int) -> Table:
         from rich.box import SIMPLE_HEAD
         from rich.table import Table
         from rich.text import Text
 
-        cells = self._printed(width)
+        cells, worded = self._printed(width), {column.title for column in self.columns if column.kind == "text"}
         title = Text(visible(self.title), style="table.title")
         table = Table(box=SIMPLE_HEAD, title=title, title_justify="left", padding=(0, 1), show_header=self.headed)
         for at, (head, justify, texts) in enumerate(cells):
-            # Names may be cut where there is no room, numbers may not.
-            least = None if at == 0 else max(map(len, (head, *texts)))
-            table.add_column(Text(head), justify=justify, no_wrap=True, overflow="ellipsis", min_width=least)
+            # Names may be cut where there is no room, and words may go on in the next line; numbers may not.
+            wraps = at > 0 and head in worded
+            parts = " ".join((head, *texts)).split() if wraps else (head, *texts)
+            least = None if at == 0 else max(map(len, parts), default=1)
+            table.add_column(Text(head), justify=justify, no_wrap=not wraps, overflow="ellipsis", min_width=least)
         for at in range(len(self.rows)):
             table.add_row(*(Text(texts[at]) for _, _, texts in cells), style=self._colour(at))
         return table
@@ -227,7 +240,10 @@ class Shown(ABC):
         return "\n\n".join(sheet.markdown() for sheet in self.sheets())
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from self.sheets()
+        for at, sheet in enumerate(self.sheets()):
+            if at:
+                yield ""
+            yield sheet
 
     def _repr_html_(self) -> str:
         return "".join(sheet.html() for sheet in self.sheets())
@@ -255,17 +271,6 @@ def by_sentence(pairs: Iterable[tuple[str, str]]) -> list[str]:
     return [f"{', '.join(concerned)}: {sentence}" for sentence, concerned in names.items()]
 
 
-def paragraphs(notes: Sequence[Note]) -> str:
-    """Sentences for a notebook, one below the other."""
-    return "".join(f"<p>{html.escape(note.marked)}</p>" for note in notes)
-
-
-def bullets(notes: Sequence[Note]) -> str:
-    """Sentences for a notebook, as a list."""
-    items = "".join(f"<li>{html.escape(visible(note.sentence))}</li>" for note in notes)
-    return f"<ul>{items}</ul>" if items else ""
-
-
 def escaped(text: str) -> str:
     """Text inside Markdown, on one line."""
     text = visible(text)
@@ -276,10 +281,6 @@ def escaped(text: str) -> str:
 
 def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(map(escaped, cells))} |"
-
-
-def _tagged(tag: str, inside: Iterable[str]) -> str:
-    return f"<{tag}>{''.join(inside)}</{tag}>"
 
 
 def _plain(cell: Cell) -> Any:

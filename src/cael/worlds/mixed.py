@@ -61,7 +61,7 @@ NOISES = {
 
 @final
 class _Score(NamedTuple):
-    """outer(inner(x) M + c), shifted and scaled, and x'w besides. behind: (k, LATENT) numbers that lie behind it."""
+    """outer(inner(x) M + c), shifted and scaled, and x'w. behind: (k, LATENT) numbers that lie behind it."""
 
     inner: Floats
     shift: Floats

@@ -132,7 +132,7 @@ class KnownRewardWorld(DrawnWorld):
 
     @cached_property
     def target(self) -> Policy:
-        """Thompson sampling's time average, as of `OpenBanditWorld`."""
+        """Thompson sampling's time average, see `OpenBanditWorld`."""
         return OpenBanditWorld(folder=self.folder).target
 
     def _means(self, members: Batch) -> Floats:

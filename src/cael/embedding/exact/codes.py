@@ -1,4 +1,4 @@
-"""Exact stochastic embeddings: noise of our own, added after logging, so that every marginal weight is known.
+"""Exact stochastic embeddings: known noise, added after logging, so that every marginal weight is known.
 
 An action a is sent to a random code E whose distribution P(E|x, a) is ours. With p_mu(E) = sum_b mu(b|x) P(E|x, b), and
 p_pi likewise, the marginal weight rho(E) = p_pi(E) / p_mu(E) is exact, and so is its mean over our own noise,

@@ -89,7 +89,7 @@ class PathSums:
 class Path:
     """How the columns of a target are made; a description that can be sent to another machine.
 
-    target: its number. rewards: trained without the rows of its folds. folds, seed: of the folds. drawn: as of
+    target: its number. rewards: trained without the rows of its folds. folds, seed: of the folds. drawn: see
     `WeightPath`. r0: taken off the rewards. top: largest weights to keep. on_device: whether weights are made where the
     networks are. known: whether the logging policy is, and not fitted.
     """

@@ -36,7 +36,7 @@ HOLES, ENOUGH = 0.01, 10.0
 """The sharp estimate leaves the model out only if less target mass than HOLES lies on actions that are never logged,
 and the log is worth ENOUGH rows to it: a standard error from fewer says nothing."""
 WIDTH = 1.2816
-"""Half-widths of SLOPE++ in standard errors: the 90% quantile, as of `SLOPE`."""
+"""Half-widths of SLOPE++ in standard errors: the 90% quantile, see `SLOPE`."""
 SAME = 1e-9
 """Weights whose mean has a smaller error than this are all 1."""
 ROUNDING = 1e-12

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from logging import getLogger
 from typing import final
 
 import numpy as np
@@ -27,6 +28,7 @@ from cael.embedding.rows import gather_rows
 from cael.embedding.settings import Growth
 from cael.embedding.stream import Stream
 
+LOGGER = getLogger("cael.training")
 SCREENED = 16384
 """Gradients of inactive inputs are taken over at most so many rows."""
 
@@ -63,6 +65,7 @@ def grow(
     active = xp.zeros((data.trials, 0), xp.int64)
     rounds: list[Round] = []
     counts = sizes(inputs.count)
+    LOGGER.info("training the reward model: %d inputs at most, %d steps", counts[-1], len(counts) * settings.steps)
     # Products this small gain nothing from more threads, and sums by several are not the same each time.
     with (
         threadpool_limits(1),

@@ -29,7 +29,7 @@ def weights_of(cells: Cells, pitches: Floats, xp: Arrays = NUMPY) -> Floats:
     """(7, J, b) of b rows and J bandwidths; pitches: (J,) bandwidths times the unit, the first 0 (the plain ratio), the
     last infinite (weights of 1). xp: what computes them.
 
-    W of the logged action; sum_a mu W^2, what W^2 is on average in this row; the same of W w; roughness, as of
+    W of the logged action; sum_a mu W^2, what W^2 is on average in this row; the same of W w; roughness, as in
     `codes.Smoothed`; target mass that no weight carries; sum_a mu W f and sum_a mu W w^TOWARDS, the means of f and of
     the place of the actions under the smoothed target.
     """

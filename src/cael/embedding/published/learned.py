@@ -113,17 +113,21 @@ class CAELMIPS(LearnedMIPS):
 
     @property
     def name(self) -> str:
+        """With the preset, for tables."""
         return "CAELMIPS" if self.preset == "paper" else f"CAELMIPS({self.preset})"
 
     @property
     def reading(self) -> Objective:
+        """The reading of the paper that the preset stands for."""
         assert self.objective is not None  # set in __post_init__
         return self.objective
 
     def schedule(self, n: int) -> Training:
+        """The training settings for a log."""
         return self.training
 
     def network_of(self, log: LoggedData, device: Any) -> Any:
+        """The network for a log."""
         from cael.embedding.build import context_action_network
 
         return context_action_network(log, self.network, device)
@@ -138,11 +142,13 @@ AEL_PRESETS = {"repository": (100, 64, 1e-4), "trained": (250, 32, 1e-2)}
 class AELMIPS(LearnedMIPS):
     """AEL-MIPS (Cief, Golebiowski, Schmidt, Abedjan and Bekasov 2024): MIPS with learned embeddings of actions alone.
 
-    V as of `CAELMIPS` with e = W [onehot(a), features(a)] + b from the linear reward model r_hat = e'x + c, trained on
+    V of `CAELMIPS` with e = W [onehot(a), features(a)] + b from the linear reward model r_hat = e'x + c, trained on
     the reward loss only; posterior by logistic regression on e.
 
     preset: "repository" (the published settings, under which the embedding hardly moves from where it started) or
     "trained". actions: "onehot", "features", "both". C, final_iter: of the posterior.
+
+    device: where it trains. seed: of initial weights and batches.
 
     >>> import cael
     >>> cael.AELMIPS(preset="trained").name
@@ -162,12 +168,14 @@ class AELMIPS(LearnedMIPS):
 
     @property
     def name(self) -> str:
+        """With the preset, for tables."""
         changed = [] if self.preset == "repository" else [self.preset]
         changed += [] if self.actions == "onehot" else [self.actions]
         return "AELMIPS" + (f"({', '.join(changed)})" if changed else "")
 
     @property
     def reading(self) -> Objective:
+        """The reading of the algorithm that the preset stands for."""
         return Objective(alpha=0.0, beta=0.0, C=self.C)
 
     def schedule(self, n: int) -> Training:
@@ -177,6 +185,7 @@ class AELMIPS(LearnedMIPS):
         return Training(epochs * (n // batch), batch, rate, weight_decay=1e-2, device=self.device)
 
     def network_of(self, log: LoggedData, device: Any) -> Any:
+        """The network for a log."""
         from cael.embedding.build import action_network
 
         return action_network(log, self.actions, device)
@@ -278,6 +287,8 @@ class NetworkDM(Estimator):
 
     outcome: the network and its training. folds: 0 predicts the rows it was trained on, as the paper does; k >= 2
     cross-fits, all folds trained at once. DR(cael.NetworkOutcome()) corrects it with weighted residuals.
+
+    seed: of initial weights and batches.
 
     >>> import cael
     >>> cael.NetworkDM().name
