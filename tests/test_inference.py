@@ -368,7 +368,7 @@ def test_the_printed_interval_is_the_one_that_decisions_rest_on():
     plain, careful = biased(), biased(bias_bound=0.02)
     assert plain.interval() == plain.interval(method="steadied")
     assert biased(stderr_floor=2 * plain.stderr).interval().width > plain.interval(method="normal").width
-    assert f"95% interval</td><td>{plain.interval()}" in plain._repr_html_()
+    assert f'95% interval</td><td style="text-align:left">{plain.interval()}' in plain._repr_html_()
     assert f"(bias-aware 95% {careful.interval()})" in repr(careful)
     assert dict(careful.facts())["bias-aware 95% interval"] == str(careful.interval())
     assert str(careful.interval(method="normal")) not in repr(careful) + careful._repr_html_()

@@ -422,7 +422,7 @@ def test_the_slope_of_what_the_model_leaves_is_that_of_least_squares(monkeypatch
     monkeypatch.setattr(path_part, "choose_bandwidth", watched)
     QUICK.estimate(log_of(240, clusters=clusters), target(4))
     answer = kept[0].answer
-    *_, left, _, place, _ = answer.work.groups[0].columns
+    *_, left, _, place, _ = answer.work.groups[0][0].columns
     e, x = answer.single(left).rows, answer.single(place).rows
     pull = (x - x.mean()) * (e - e.mean())
     error = inference.stderr(inference.units(pull - pull.mean(), clusters)) / x.var()

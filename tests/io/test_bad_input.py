@@ -299,7 +299,7 @@ CASES: dict[str, Case] = {
     "a negative probability": policy("dense:pi", ">= 0 and not NaN; row 2", changed("pi", 2, [-0.2, 0.7, 0.5])),
     "lists of mixed lengths": policy("dense:pi", "another number of entries than 3", changed("pi", 2, [0.5, 0.5])),
     "lists of the wrong length": policy(
-        "dense:pi", r"gives 4 numbers a row, but there are 3 actions.*--n-actions", good(pi=[[0.25] * 4] * N)
+        "dense:pi", r"gives 4 numbers per row, but there are 3 actions.*--n-actions", good(pi=[[0.25] * 4] * N)
     ),
     "a NaN in a list": policy("dense:pi", r"has an entry that is missing in 1 row", changed("pi", 2, [0.2, None, 0.5])),
     "a dense policy that is text": policy(

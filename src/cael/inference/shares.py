@@ -48,7 +48,7 @@ def root(f: Callable[[float], float], start: float, step: float) -> float | None
     if first == 0:
         return start
     for _ in range(DOUBLINGS):
-        if first * f(start + step) <= 0:
+        if math.copysign(1.0, first) * f(start + step) <= 0:
             return float(brentq(f, min(start, start + step), max(start, start + step), xtol=1e-9 * abs(step)))
         step *= 2
     return None

@@ -45,7 +45,7 @@ class FromModel(Policy):
     offset: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
-        if isinstance(self.model, type) or not (callable(self.model) or hasattr(self.model, "predict")):
+        if isinstance(self.model, type) or not (callable(self.model) or self._answers):
             kind = f"{self.model.__name__} class" if isinstance(self.model, type) else type(self.model).__name__
             raise InputError(
                 f"{self!r} is a {kind}: expected a function of contexts (b, d) -> (b, k), a fitted classifier (an "
@@ -59,7 +59,7 @@ class FromModel(Policy):
         return self.name or f"FromModel({getattr(self.model, '__name__', None) or type(self.model).__name__})"
 
     def _need_fitted(self) -> None:
-        if hasattr(self.model, "predict") and not hasattr(self.model, "classes_"):
+        if self._answers and not hasattr(self.model, "classes_"):
             if hasattr(self.model, "predict_proba"):
                 raise PolicyError(f"policy {self!r} has predict_proba but no classes_: is the model trained?")
             raise PolicyError(
@@ -67,6 +67,11 @@ class FromModel(Policy):
                 "regressor of rewards is an outcome model, as in cael.DR(outcome=cael.SklearnOutcome(model)); scores "
                 "of the actions go to cael.Softmax or cael.EpsilonGreedy."
             )
+
+    @property
+    def _answers(self) -> bool:
+        """Whether it is asked as a model of scikit-learn's kind is."""
+        return hasattr(self.model, "predict") or hasattr(self.model, "predict_proba")
 
     @property
     def learned(self) -> bool:  # type: ignore[override]

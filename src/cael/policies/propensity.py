@@ -126,7 +126,7 @@ def estimate_logging(
     >>> import cael
     >>> log, _ = cael.testing.example()
     >>> estimate_logging(log, model="logistic")
-    EstimatedLogging(240 rows, 8 actions, logistic, strength=0.17)
+    EstimatedLogging(240 rows, 8 actions, logistic, strength=0.41)
     """
     if not isinstance(log, LoggedData):
         raise InputError(
@@ -300,7 +300,7 @@ def miscalibration(tables: Sequence[tuple[Floats, Ints]]) -> float:
 
     >>> p = np.tile([0.9, 0.1], (10, 1))
     >>> miscalibration([(p, np.repeat([0, 1], [9, 1]))]), miscalibration([(p, np.repeat([0, 1], 5))])
-    (0.0, 0.510...)
+    (0.025..., 0.857...)
     """
     p = np.concatenate([table.ravel() for table, _ in tables])
     taken = np.concatenate([(np.arange(table.shape[1]) == actions[:, None]).ravel() for table, actions in tables])
