@@ -9,6 +9,7 @@ import cael
 from cael import InputError, LogError, testing
 from cael.outcomes import outcome_terms
 from cael.outcomes.linear import InteractingOutcome
+from cael.outcomes.ridge import HALF, WEAKER, Choice, Inputs
 
 RNG = np.random.default_rng(5)
 
@@ -192,6 +193,20 @@ def test_interactions_cost_little_where_the_reward_has_none(name):
     )
     assert chosen.mean() < 1.1 * additive.mean()
     assert (forced != additive).all()
+
+
+def test_penalties_of_slopes_are_in_rows_per_action():
+    """Twice the rows of an action, with twice the penalty, have the same slopes: the grid is HALF, 0.3, ... of rows."""
+    rng, k, n = np.random.default_rng(0), 4, 800
+    x, a = rng.normal(size=(n, 1)), rng.integers(0, k, n)
+    rewards = x[:, 0] * np.array([1.0, -1.0, 2.0, 0.0])[a] + rng.normal(size=n) / 10
+    log = cael.LoggedData(x, a, rewards, logging=cael.Uniform(k))
+    model = cael.Ridge()
+    parts = model._sums(log, np.arange(n) % 5, 5)
+    choice = Choice(model, Inputs.of(model, log), tuple(parts))
+    choice.model(frozenset({0}))
+    tried = {penalties.slopes for _, penalties in choice.judge.errors}
+    assert tried >= {HALF * n / k, WEAKER[0] * n / k}
 
 
 def test_interactions_are_left_out_where_they_take_too_many_sums():

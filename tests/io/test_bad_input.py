@@ -247,7 +247,9 @@ CASES: dict[str, Case] = {
         lambda f: at(f, changed("decision_id", 4, "d1")), r"'decision_id' repeats the id .* in 1 row \(row 4\)"
     ),
     "a missing decision id": log(lambda f: at(f, changed("decision_id", 4, None)), "'decision_id' is missing in 1 row"),
-    "a context that is NaN": log(lambda f: at(f, changed("x_0", 7, np.nan)), r"'x_0' is missing in 1 row \(row 7\)"),
+    "a context that is infinite": log(
+        lambda f: at(f, changed("x_0", 7, np.inf)), r"'x_0' is infinite, such as inf, in 1 row \(row 7\)"
+    ),
     "context lists of mixed lengths": log(
         lambda f: at(f, good(x=[[1.0, 2.0]] * 7 + [[1.0]])), r"'x' has another number of entries than 2, such as 1"
     ),

@@ -95,7 +95,8 @@ def resolve(source: Source, given: Columns) -> Columns:
     refuse_packed(given.layout, source.name, source.types)
     roles: dict[str, Any] = {}
     taken = [name for name in given.listed() if name not in (given.metric or ())]
-    alone = [name for name in taken if name not in (given.segment or ())]  # a segment may have another role, too
+    shared = (*(given.segment or ()), *(given.contexts or ()))  # a segment may have another role; a context is told
+    alone = [name for name in taken if name not in shared]
     for role, names in CONVENTIONS.items():
         value = getattr(given, role)
         if value is None:
