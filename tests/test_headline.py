@@ -208,7 +208,7 @@ def test_the_period_is_from_the_first_row_to_the_last():
     for rows in (200, 4000):  # one stretch of rows, and many
         scope = cael.evaluate(clicks(rows, rates=(0.2, 0.4)), [0.0, 1.0], learn=False).answer.scope
         assert (scope.first, scope.last) == ("2026-05-01", "2026-05-14")
-    log = clicks(200, rates=(0.2, 0.4))
+    log = clicks(4000, rates=(0.2, 0.4))
     times = log.timestamps.copy()
     times[-1] += np.timedelta64(5, "D")  # alone on its day
     late = cael.LoggedData(log.contexts, log.actions, log.rewards, logging=np.full(2, 0.5), timestamps=times)
