@@ -37,8 +37,6 @@ from cael.experiments.untold import HIDDEN, WORLDS, bare
 COVERS, USUAL = 0.9, 1.3
 """The coverage that is asked for where contexts hold everything; the factor that is looked at where none is known."""
 ALL = {**WORLDS, **HIDDEN}
-HARD = ("rewards, 5 actions",)
-"""Worlds in which contexts hold everything, and no family the logging policy: the coverage is not asked of them."""
 
 
 @cache
@@ -141,14 +139,16 @@ def _line(name: str, of: dict[str, Any]) -> list[str]:
 
 
 def _asked(facts: dict[str, Any]) -> str:
-    plain = {name: of for name, of in facts["worlds"].items() if name in WORLDS and name not in HARD}
+    plain = {name: of for name, of in facts["worlds"].items() if name in WORLDS}
     hidden = {name: of for name, of in facts["worlds"].items() if name in HIDDEN}
     refused = sum(of["levels"]["refuse"] for of in facts["worlds"].values())
-    least = min((of["covers"] / of["logs"] for of in plain.values()), default=1.0)
+    shares = {name: of["covers"] / of["logs"] for name, of in plain.items()}
+    worst = min(shares, key=lambda name: shares[name], default="")
+    least = shares.get(worst, 1.0)
     bound = min((of["bound_covers"] / of["logs"] for of in hidden.values()), default=1.0)
     word = {True: "holds", False: "**does not hold**"}
     return (
-        f"Where contexts hold everything: least coverage {100 * least:.0f}% (asked: at least {100 * COVERS:.0f}%, "
+        f"Where contexts hold everything: least coverage {100 * least:.0f}%, in {worst} (asked: at least {100 * COVERS:.0f}%, "
         f"{word[least >= COVERS]}). Where something is hidden: least coverage with the bound {100 * bound:.0f}% "
         f"(asked: at least 95%, {word[bound >= 0.95]}). Refusals, which are not wanted: {refused} "
         f"({word[refused == 0]})."
