@@ -126,8 +126,11 @@ def test_the_chance_is_the_normal_one_where_the_interval_is():
     rng = np.random.default_rng(0)
     log = cael.LoggedData(None, rng.integers(0, 2, 400), rng.standard_normal(400) + 0.1, propensities=np.full(400, 0.5))
     mean = cael.LoggedMean().estimate(log, [0.5, 0.5])
-    if mean.method == "normal":
-        assert chance_positive(mean) == pytest.approx(norm.cdf(mean.value / mean.stderr), abs=1e-4)
+    known = replace(mean, diagnostics=replace(mean.diagnostics, stderr_floor=None, proportion=None, bias_bound=None))
+    assert known.method == "normal"
+    assert chance_positive(known) == pytest.approx(norm.cdf(known.value / known.stderr), abs=1e-4)
+    below = replace(known, value=-known.value, contributions=known.contributions - 2 * known.value)
+    assert chance_positive(below) == pytest.approx(1 - chance_positive(known), abs=1e-6)
 
 
 def test_the_chance_is_calibrated_under_no_lift():
@@ -201,6 +204,18 @@ def test_periods_in_words(first, last, words):
     assert Scope(10, first, last).period == words
 
 
+def test_the_period_is_from_the_first_row_to_the_last():
+    for rows in (200, 4000):  # one stretch of rows, and many
+        scope = cael.evaluate(clicks(rows, rates=(0.2, 0.4)), [0.0, 1.0], learn=False).answer.scope
+        assert (scope.first, scope.last) == ("2026-05-01", "2026-05-14")
+    log = clicks(4000, rates=(0.2, 0.4))
+    times = log.timestamps.copy()
+    times[-1] += np.timedelta64(5, "D")  # alone on its day
+    late = cael.LoggedData(log.contexts, log.actions, log.rewards, logging=np.full(2, 0.5), timestamps=times)
+    scope = cael.evaluate(late, [0.0, 1.0], learn=False).answer.scope
+    assert (scope.first, scope.last) == ("2026-05-01", "2026-05-19")
+
+
 def test_numbers_in_words():
     assert percents((1.48, 1.32, 1.61)) == ["+148%", "+132%", "+161%"]
     assert percents((0.041, 0.022, 0.06)) == ["+4.1%", "+2.2%", "+6.0%"]
@@ -218,6 +233,9 @@ def test_the_course_ends_at_the_total(evaluation):
     assert last.day == "2026-05-14"
     widths = [point.high - point.low for point in evaluation.course]
     assert widths == sorted(widths)
+    for point in evaluation.course[5:]:  # noise grows with the root of the rows: they are alike over time
+        share = (point.high - point.low) / (last.high - last.low)
+        assert share == pytest.approx(math.sqrt(point.rows / last.rows), rel=0.15)
     halfway = evaluation.course[len(evaluation.course) // 2]
     rows = halfway.rows
     assert halfway.total == pytest.approx(evaluation.lift.contributions[:rows].sum(), rel=1e-6)

@@ -100,7 +100,7 @@ DOCUMENTED = {
     "comparison": ("compare", "--policy", "a=choice:good", "--policy", "b=uniform"),
     "audit": ("audit",),
     "plan": ("plan", *EVERYTHING, "--lift", "5%"),
-    "learned": ("learn",),
+    "learned": ("learn", "--candidates", "tree", "--depth", "1"),
 }
 
 
