@@ -373,11 +373,11 @@ CALLS = {
     "short": "must give one probability for each", "quits": "failed on contexts .*SystemExit",
     "leaves": "failed on contexts .*SystemExit", "leaves_with_words": "SystemExit: bye",
     "raises": r"ValueError: \\x1b\[31mred\\x1b\]0;title\\x07 \\u202egnp", "runs_out": "MemoryError",
-    "recurses": "RecursionError", "stops": "StopIteration", "none": "failed|shape", "texts": "failed on contexts",
+    "recurses": "RecursionError", "stops": "StopIteration", "none": "failed|shape", "texts": "must give prob",
     "nan": "must be >= 0 and not NaN", "infinite": "must sum to 1", "negative": "must be >= 0", "sums": "must sum to 1",
     "flat": "expected probabilities of shape", "more": "expected probabilities of shape",
     "complex_": "failed on contexts", "ragged": "failed on contexts", "untrained": "is the model trained",
-    "strange": "is not among the actions", "Model": "is a Model class", "missing": "has no attribute",
+    "strange": "expected actions of the log", "Model": "is a Model class", "missing": "has no attribute",
 }  # fmt: skip
 IMPORTS = {
     "import sys\nsys.exit(0)": "SystemExit", "raise SystemExit": "SystemExit", "1 / 0": "ZeroDivisionError",

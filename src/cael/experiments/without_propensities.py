@@ -148,10 +148,10 @@ def _asked(facts: dict[str, Any]) -> str:
     bound = min((of["bound_covers"] / of["logs"] for of in hidden.values()), default=1.0)
     word = {True: "holds", False: "**does not hold**"}
     return (
-        f"Where contexts hold everything: least coverage {100 * least:.0f}%, in {worst} (asked: at least {100 * COVERS:.0f}%, "
-        f"{word[least >= COVERS]}). Where something is hidden: least coverage with the bound {100 * bound:.0f}% "
-        f"(asked: at least 95%, {word[bound >= 0.95]}). Refusals, which are not wanted: {refused} "
-        f"({word[refused == 0]})."
+        f"Where contexts hold everything: least coverage {100 * least:.0f}%, in {worst} (asked: at least "
+        f"{100 * COVERS:.0f}%, {word[least >= COVERS]}). Where something is hidden: least coverage with the "
+        f"bound {100 * bound:.0f}% (asked: at least 95%, {word[bound >= 0.95]}). Refusals, which are not "
+        f"wanted: {refused} ({word[refused == 0]})."
     )
 
 

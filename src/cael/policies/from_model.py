@@ -160,7 +160,7 @@ class FromModel(Policy):
 
     def _placed(self, p: Any, rows: int, names: Names) -> Floats:
         """(b, k) from the probabilities of the classes."""
-        p, classes = np.asarray(p, dtype=np.float64), self._classes(names)
+        p, classes = self._numbers(p), self._classes(names)
         if p.shape != (rows, len(classes)):
             raise PolicyError(
                 f"{self!r}: predict_proba must give one probability for each of the {len(classes)} classes_ of the "
@@ -184,7 +184,15 @@ class FromModel(Policy):
             return table
         if names.hidden:
             raise PolicyError(by_position(repr(self), names))
-        return np.asarray(array, dtype=np.float64)
+        return self._numbers(array)
+
+    def _numbers(self, answer: Any) -> Floats:
+        try:
+            return np.asarray(answer, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise PolicyError(
+                f"policy {self!r} must give probabilities, which are numbers, in rows of one length: {reason(error)}."
+            ) from error
 
 
 def reason(error: BaseException) -> str:

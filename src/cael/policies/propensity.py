@@ -299,8 +299,8 @@ def miscalibration(tables: Sequence[tuple[Floats, Ints]]) -> float:
     taken against what was expected, per row. By chance it is about the number of groups over twice the rows.
 
     >>> p = np.tile([0.9, 0.1], (10, 1))
-    >>> miscalibration([(p, np.repeat([0, 1], [9, 1]))]), miscalibration([(p, np.repeat([0, 1], 5))])
-    (0.025..., 0.857...)
+    >>> [round(miscalibration([(p, np.repeat([0, 1], counts))]), 3) for counts in ([9, 1], [5, 5])]
+    [0.026, 0.857]
     """
     p = np.concatenate([table.ravel() for table, _ in tables])
     taken = np.concatenate([(np.arange(table.shape[1]) == actions[:, None]).ravel() for table, actions in tables])
