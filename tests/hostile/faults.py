@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -133,6 +134,10 @@ def until_paused(process: subprocess.Popen) -> None:
     raise AssertionError(f"it ended before it paused: {lines}")
 
 
+COMMAND_LINE = re.compile(rb"cael (evaluate|compare) [^<]*")
+"""The page says how it was made, which is not the same on a cluster."""
+
+
 def content(folder: Path) -> dict[str, Any]:
     """What the files below out/ hold, of which two runs of a command must hold the same."""
     files = {}
@@ -141,7 +146,7 @@ def content(folder: Path) -> dict[str, Any]:
         if path.name == "trials.jsonl":
             files[name] = without_cost([json.loads(line) for line in path.read_text().splitlines()])
         elif path.is_file() and path.name not in ("manifest.json", "summary.csv"):  # times of the runs
-            files[name] = path.read_bytes()
+            files[name] = COMMAND_LINE.sub(b"", path.read_bytes())
     return files
 
 

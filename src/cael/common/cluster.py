@@ -12,7 +12,7 @@ from cael.errors import InputError
 CONNECT = 10
 """Seconds in which a scheduler must answer."""
 
-LOGGERS = ("distributed", "distributed.client")
+LOGGERS = ("distributed", "distributed.client", "tornado.application")
 
 
 @contextmanager
