@@ -91,6 +91,7 @@ def test_loggers_say_what_is_done_and_are_silent_unless_asked(caplog, capfd):
 def test_jupyter_gets_lines_of_progress(monkeypatch, capsys):
     from cael.common import progress as module
 
+    monkeypatch.delenv("CAEL_QUIET", raising=False)
     clock = iter(range(0, 10_000, 6))
     monkeypatch.setattr(module, "in_jupyter", lambda: True)
     monkeypatch.setattr(module, "monotonic", lambda: next(clock))

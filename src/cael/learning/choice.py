@@ -193,7 +193,7 @@ def few_actions(evidence: Evidence, most: int) -> Array:
     n, k = len(evidence), evidence.log.n_actions
     if most >= k:
         return np.ones(k, dtype=bool)
-    rows = np.linspace(0, n - 1, min(n, FEW_ROWS)).astype(np.intp)
+    rows = np.linspace(0, n - 1, min(n, GLANCE)).astype(np.intp)
     value = np.concatenate([np.where(old > 0, evidence.table[at], -np.inf) for at, _, old in evidence.blocks(rows)])
     allowed, best = np.zeros(k, dtype=bool), np.full(len(rows), value[np.isfinite(value)].min())
     for _ in range(most):
@@ -205,5 +205,5 @@ def few_actions(evidence: Evidence, most: int) -> Array:
     return allowed
 
 
-FEW_ROWS = 1000
+GLANCE = 1000
 """Rows by which the actions that may be played are chosen."""
