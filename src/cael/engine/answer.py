@@ -23,6 +23,7 @@ from cael.engine.work import Work
 from cael.errors import LogError, SupportError
 from cael.inference.diagnostics import FEW_CLUSTERS, Diagnostics, WeightFacts, few_clusters, with_warnings
 from cael.inference.estimate import Estimate, ScoreRange
+from cael.inference.reach import ends_of
 from cael.log.held import EngineLog, Held
 from cael.log.targets import Target
 from cael.policies.fitted import LoggingFit
@@ -155,6 +156,7 @@ class Answer:
             estimator=name, value=sums.value if held is None else float(rows.mean()), contributions=rows,
             key=self.log.key, diagnostics=diagnostics, clusters=None if held is None else held.clusters,
             score_range=score_range if held is not None else None, sums=sums, ratio=ratio,
+            ends=ends_of(self.two_values, self.n / sums.cluster_effect),
         )  # fmt: skip
 
     def unsupported(self, target: int) -> float | None:

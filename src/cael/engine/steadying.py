@@ -11,10 +11,8 @@ from cael.engine.columns import Column, Reward, Weight, Weights, squared
 from cael.engine.moments import Moments
 from cael.inference.diagnostics import Diagnostics
 from cael.inference.estimate import Estimate
-from cael.inference.reach import Pooled, Proportion
+from cael.inference.reach import Pooled, Proportion, ends_of
 
-FEWEST = 20
-"""Rewards are said to take two values from so many rows on."""
 TINY = 1e-300
 
 
@@ -61,9 +59,10 @@ def proportion_of(
 ) -> Proportion | None:
     """The shape of an interval of rewards that take two values; None of others, and without any noise. error: the
     standard error of the value, raised; seen: the square of what the rows show; n: independent rows."""
-    if values is None or error == 0 or n < FEWEST:
+    ends = ends_of(values, n)
+    if ends is None or error == 0:
         return None
-    low, high = values
+    low, high = ends
     share = (value - low) / (high - low)
     inside = min(max(share, 0.0), 1.0)
     spread = pooled.spread(inside * (1 - inside) * (high - low) ** 2, seen, n)

@@ -16,6 +16,8 @@ from cael.errors import NeedsError
 from cael.estimators.problem import Problem
 from cael.inference.diagnostics import Diagnostics, with_fit
 from cael.inference.estimate import Estimate, ScoreRange
+from cael.inference.intervals import stderr
+from cael.inference.reach import ends_of
 from cael.log.logged import LoggedData
 from cael.policies.given import PolicyLike
 
@@ -100,4 +102,17 @@ def mean_of(
 ) -> Estimate:
     """The estimate whose contributions are z (n,): its value is their mean."""
     log = problem.log
-    return Estimate(name, float(z.mean()), z, log.key, diagnostics, log.clusters, score_range)
+    estimate = Estimate(name, float(z.mean()), z, log.key, diagnostics, log.clusters, score_range)
+    return replace(estimate, ends=ends_of(two_values(log.rewards), estimate.n / effect_of(estimate)))
+
+
+def two_values(rewards: Floats) -> tuple[float, float] | None:
+    """The two values that all rewards have; None where there are more, or one."""
+    low, high = float(rewards.min()), float(rewards.max())
+    return (low, high) if low < high and bool(((rewards == low) | (rewards == high)).all()) else None
+
+
+def effect_of(estimate: Estimate) -> float:
+    """How many times larger clusters make the variance of an estimate that keeps its rows; at least 1."""
+    alone = stderr(estimate.contributions)
+    return max(1.0, (estimate.stderr / alone) ** 2) if alone > 0 else 1.0

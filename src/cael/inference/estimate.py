@@ -95,7 +95,9 @@ class Estimate:
 
     ratio: of an estimate that divides by a mean, the influence of the ratio and what it divides by, with means 0 and 1.
     diagnostics: doubts, as numbers and in words. clusters: (n,) numbers of the independent units. score_range: of
-    contributions, where it is known. stderr: what the contributions show.
+    contributions, where it is known. ends: the two rewards, where all of them are one or the other: the value that is
+    estimated lies between them, and so does the interval that decisions rest on; None of other rewards and of a
+    contrast. stderr: what the contributions show.
     """
 
     estimator: str
@@ -107,6 +109,7 @@ class Estimate:
     score_range: ScoreRange | None = None
     sums: Combination | None = None
     ratio: tuple[Combination, Combination] | None = None
+    ends: tuple[float, float] | None = None
     stderr: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -216,8 +219,9 @@ class Estimate:
 
         That is "bias_aware" where the estimate allows for a bias (`diagnostics.bias_bound`); "steadied" where the
         standard error has a floor (`diagnostics.stderr_floor`); else "normal". With a floor the interval is longer on
-        the side of a long tail, and for rewards that are 0 or 1 it has the shape of a binomial's (Jeffreys), inside
-        [0, 1]. Of clusters, all three take the
+        the side of a long tail, and for rewards that are 0 or 1 it has the shape of a binomial's (Jeffreys). Where
+        rewards take two values (`ends`), such as 0 and 1, whatever is shown without a method is cut to [0, 1], of every
+        estimator. Of clusters, all three take the
         quantiles of Student's t with as many degrees of freedom as there are clusters, less one ("t").
         Others by name: "t", "studentised" or "bca" (bootstrap), or one with a finite-sample guarantee: "bernstein",
         "betting". The last two need `reward_range`, the range in which rewards lie by their nature, and the largest
@@ -228,6 +232,14 @@ class Estimate:
         """
         method = self.method if method is None else method
         choose("method", method, inference.METHODS)
+        whole = self._whole(level, method, reward_range, max_weight, resamples, seed)
+        return inference.inside(whole, self.ends if method in (self.method, self._unbiased) else None)
+
+    def _whole(
+        self, level: float, method: str, reward_range: tuple[float, float] | None, max_weight: float | None,
+        resamples: int, seed: int,
+    ) -> Interval:  # fmt: skip
+        """The interval, also where no mean of these rewards can be."""
         if method in ("steadied", "bias_aware"):
             return self._decided(level, method)
         if self.streamed:
@@ -269,10 +281,7 @@ class Estimate:
         if (d.bias_bound if method == "bias_aware" else d.stderr_floor) is None:
             raise NeedsError(f"method={method!r} needs {LACKING[method]}; {self.estimator} has {self.method!r}.")
         below, above = self.reach(factor, biased=method == "bias_aware")
-        low, high, proportion = self.value - below, self.value + above, d.proportion
-        if proportion is not None and proportion.baseline is None:  # no mean lies outside the rewards
-            low, high = (min(max(end, proportion.low), proportion.high) for end in (low, high))
-        return Interval(low, high, level, method)
+        return Interval(self.value - below, self.value + above, level, method)
 
     def _bounds(
         self, method: str, reward_range: tuple[float, float] | None, max_weight: float | None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -54,6 +54,14 @@ class Interval:
 
     def __str__(self) -> str:
         return f"[{self.low:.6g}, {self.high:.6g}]"
+
+
+def inside(interval: Interval, ends: tuple[float, float] | None) -> Interval:
+    """The part of an interval between two numbers, of one that lies beyond them the nearer number; None: all of it."""
+    if ends is None:
+        return interval
+    low, high = (min(max(end, ends[0]), ends[1]) for end in interval)
+    return replace(interval, low=low, high=high)
 
 
 def check_level(level: float) -> None:

@@ -36,7 +36,7 @@ def ratio_of(top: Estimate, bottom: Estimate, name: str) -> Estimate:
     rows = sums.buckets if top.streamed else sums.rows
     return replace(
         top, value=sums.value if top.streamed else float(rows.mean()), contributions=rows, sums=sums, ratio=None,
-        score_range=None, diagnostics=diagnostics,
+        score_range=None, diagnostics=diagnostics, ends=None,
     )  # fmt: skip
 
 

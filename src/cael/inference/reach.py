@@ -24,6 +24,8 @@ def allowance(bound: float) -> str:
 VARIES = 0.2
 """The variance where a target goes differs from the mean one by so much: a relative variance. It is what the pooled
 variance is believed to be worth beside rows of the target itself."""
+FEWEST = 20
+"""Rewards are said to take two values from so many independent rows on."""
 NONE = 1e-6
 """So few successes are none, but for rounding."""
 SKEWED, KNOWN = 0.25, 30
@@ -71,6 +73,12 @@ def steadied(seen: Floats, second: Floats, noise: float, kurtosis: float, n: flo
     """Variances of weighted means, raised towards (noise E W^2 - level^2) / n where that is larger (`Pooled`)."""
     raised: Floats = seen + np.maximum((noise * second - level**2) / n - seen, 0.0) * belief(second, kurtosis, n)
     return raised
+
+
+def ends_of(values: tuple[float, float] | None, n: float) -> tuple[float, float] | None:
+    """The two rewards between which every mean of them lies; None where there are others, or too few independent rows
+    to say so. values: all that rewards are, where they are two. n: independent rows."""
+    return values if n >= FEWEST else None
 
 
 @final
