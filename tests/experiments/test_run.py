@@ -31,7 +31,9 @@ def test_one_worker_two_workers_and_a_dask_cluster_give_identical_rows(small, tm
     one = run(small, tmp_path / "one")
     assert len(one) == 2 * 4 * 4
     assert run(small, tmp_path / "two", Where(jobs=2)) == one
-    cluster = LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1")
+    cluster = LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", host="127.0.0.1"
+    )
     with cluster:
         assert run(small, tmp_path / "dask", Where(dask=cluster.scheduler_address)) == one
     files = [(tmp_path / name / "trials.jsonl").read_text().splitlines() for name in ("one", "two", "dask")]

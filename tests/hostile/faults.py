@@ -134,8 +134,9 @@ def until_paused(process: subprocess.Popen) -> None:
     raise AssertionError(f"it ended before it paused: {lines}")
 
 
-COMMAND_LINE = re.compile(rb"cael (evaluate|compare) [^<]*")
-"""The page says how it was made, which is not the same on a cluster."""
+OWN = re.compile(rb'cael (evaluate|compare) [^<]*|\bp[0-9a-f]{10}\b|<section id="audit">.*?</section>', re.DOTALL)
+"""What pages of one log in memory and on a cluster have of their own: the command, ids that hash the last bits of sizes,
+and the audit, which a page has of logs in memory alone."""
 
 
 def content(folder: Path) -> dict[str, Any]:
@@ -146,7 +147,7 @@ def content(folder: Path) -> dict[str, Any]:
         if path.name == "trials.jsonl":
             files[name] = without_cost([json.loads(line) for line in path.read_text().splitlines()])
         elif path.is_file() and path.name not in ("manifest.json", "summary.csv"):  # times of the runs
-            files[name] = COMMAND_LINE.sub(b"", path.read_bytes())
+            files[name] = OWN.sub(b"", path.read_bytes())
     return files
 
 

@@ -235,7 +235,7 @@ def cluster(tmp_path):
 
     def dask(kind, *words):
         return subprocess.Popen(
-            [sys.executable, "-m", f"distributed.cli.dask_{kind}", *words, "--no-dashboard"],
+            [sys.executable, "-m", f"distributed.cli.dask_{kind}", *words, "--no-dashboard", "--dashboard-address", "127.0.0.1:0"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment, cwd=folder,
         )  # fmt: skip
 

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore")]  # the war
 @pytest.fixture(scope="module")
 def cluster():
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", silence_logs=50
     ) as found:
         yield found
 

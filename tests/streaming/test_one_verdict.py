@@ -154,7 +154,9 @@ def test_dask_says_what_memory_says(tmp_path):
     table = as_table(log, target, clusters=200)
     where = write(tmp_path / "log", table, [600, 1100], 300)
     with (
-        distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
+        ) as cluster,
         distributed.Client(cluster) as client,
     ):
         here, there = both(where, table, 20, client=client)

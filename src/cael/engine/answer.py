@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, final
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -247,8 +248,14 @@ class Answer:
         return self._estimated(self.part(name, target))
 
     def _estimated(self, part: Part) -> Estimate:
-        """The estimate of a part, made once."""
-        return self.once(("estimate", self.number, part.name, part.target), lambda: part.estimate(self))
+        """The estimate of a part, made once while somebody has it: one that is kept here would keep this answer alive,
+        since its diagnostics are made from it when they are first read."""
+        made: WeakValueDictionary[Any, Estimate] = self.once("estimates", WeakValueDictionary)
+        key = (self.number, part.name, part.target)
+        estimate = made.get(key)
+        if estimate is None:
+            estimate = made[key] = part.estimate(self)
+        return estimate
 
     def estimates(self, target: int, asked: Collection[str] = ()) -> tuple[list[Estimate], list[tuple[str, str]]]:
         """The estimates of a target, and (estimator, reason) for those that its weights do not allow."""
