@@ -235,7 +235,8 @@ def cluster(tmp_path):
 
     def dask(kind, *words):
         return subprocess.Popen(
-            [sys.executable, "-m", f"distributed.cli.dask_{kind}", *words, "--no-dashboard", "--dashboard-address", "127.0.0.1:0"],
+            [sys.executable, "-m", f"distributed.cli.dask_{kind}", *words, "--no-dashboard", "--dashboard-address",
+             "127.0.0.1:0"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment, cwd=folder,
         )  # fmt: skip
 
@@ -299,9 +300,12 @@ def test_a_worker_that_is_lost_changes_nothing(name, cluster):
     assert command.returncode in ANSWER, err
     there = content(folder)
     assert COMMANDS[name].done in there and "Traceback" not in err
-    here = prepare(folder / "here", RUNS)
-    parts(here)
-    code, _, err = run(slow_words(name), here)
+    if name == "reproduce":
+        here, again = prepare(folder / "here", RUNS), []
+        parts(here)
+    else:  # a page says what kind of log it is about, and the workers have the files
+        here, again = folder, ["--dask", address]
+    code, _, err = run([*slow_words(name), *again], here)
     assert code in ANSWER, err
     assert content(here) == there
 

@@ -14,6 +14,8 @@ FURTHEST = 8.0
 """Standard errors beyond which a chance is 1 to every digit that is printed."""
 LEAST = 1e-3
 """The smallest factor at which an interval is looked at."""
+STEPS = 100
+"""Steps to a root: ten or so are usual."""
 DOUBLINGS = 60
 
 
@@ -42,16 +44,33 @@ def relative_interval(lift: Estimate, baseline: Estimate, factor: float, level: 
 
 def root(f: Callable[[float], float], start: float, step: float) -> float | None:
     """Where a function that falls changes its sign, from a start in the direction of the step; None: nowhere."""
-    from scipy.optimize import brentq
-
     first = f(start)
     if first == 0:
         return start
     for _ in range(DOUBLINGS):
-        if math.copysign(1.0, first) * f(start + step) <= 0:
-            return float(brentq(f, min(start, start + step), max(start, start + step), xtol=1e-9 * abs(step)))
+        second = f(start + step)
+        if (first > 0) != (second > 0):
+            return between(f, (start, first), (start + step, second), 1e-9 * abs(step))
         step *= 2
     return None
+
+
+def between(f: Callable[[float], float], a: tuple[float, float], b: tuple[float, float], width: float) -> float:
+    """The root between two points (x, f(x)) on both sides of it, by false position; an end that stays counts half
+    (Illinois). scipy.optimize would take 10 MB of memory for this."""
+    (left, above), (right, below), last = a, b, b[0]
+    for _ in range(STEPS):
+        point = right - below * (right - left) / (below - above)
+        value = f(point)
+        if value == 0 or abs(point - last) <= width:
+            return point
+        last = point
+        if (value > 0) != (below > 0):
+            left, above = right, below
+        else:
+            above /= 2
+        right, below = point, value
+    return last
 
 
 def chance_positive(lift: Estimate) -> float:
