@@ -341,6 +341,10 @@ class Filling:
             self._done[column] = out
         return self._done[column]
 
+    def counted(self, column: Floats) -> Floats:
+        """A column (n,) times the sampling weights, where rows have them."""
+        return column if self.piece.sampling is None else column * self.piece.sampling
+
     def of(self, number: int) -> Filling:
         """The batch with one of the further metrics as the reward."""
         if number not in self._of:

@@ -128,7 +128,7 @@ def in_time_order(log: EngineLog, partial: Partial) -> Partial:
     timestamps = log.log.timestamps if isinstance(log, Held) else None
     if timestamps is None or partial.block is None or (timestamps[1:] >= timestamps[:-1]).all():
         return partial
-    return replace(partial, stretches=stretches_by_time(timestamps, partial.block))
+    return replace(partial, stretches=stretches_by_time(timestamps, partial.block, log.log.sampling_weights))
 
 
 def checked(log: EngineLog, partial: Partial) -> tuple[tuple[tuple[str, int], ...], list[str]]:

@@ -34,7 +34,7 @@ def sampled(log: Any) -> LoggedData | None:
         return None
     return LoggedData(
         piece.contexts, piece.actions, piece.rewards, piece.propensities, n_actions=log.n_actions,
-        eligible=piece.eligible, copy=False,
+        eligible=piece.eligible, sampling_weights=piece.sampling, copy=False,
     )  # fmt: skip
 
 

@@ -89,6 +89,14 @@ def measured(column: str, chunks: list[Any]) -> tuple[Floats, list[Flaw]]:
     return values, [*wrong, *flaws(column, {f"is beyond {LARGEST:g}, too large to be squared": large}, values)]
 
 
+def sampling_weights(column: str, chunks: list[Any]) -> tuple[Floats, list[Flaw]]:
+    """As `measured`, above 0."""
+    values, wrong = measured(column, chunks)
+    small = (values > 0) & (values < 1 / LARGEST)
+    masks = {"is not above 0": values <= 0, f"is below {1 / LARGEST:g}": small}
+    return values, [*wrong, *flaws(column, masks, values)]
+
+
 def propensities(column: str, chunks: list[Any]) -> tuple[Floats, list[Flaw]]:
     """As `numbers`, in (0, 1]."""
     values, wrong = numbers(column, chunks)

@@ -21,6 +21,7 @@ CONVENTIONS: dict[str, tuple[str, ...]] = {
     ),
     "cluster": ("cluster", "cluster_id", "user_id", "user", "session_id", "session"),
     "timestamp": ("timestamp", "time", "datetime", "ts", "event_time", "logged_at"),
+    "sampling_weight": ("sampling_weight", "sample_weight"),
     "segment": ("segment",),
     "id": ("decision_id", "request_id", "impression_id", "round_id"),
 }  # fmt: skip
@@ -57,6 +58,8 @@ class Columns:
     "The actions that could be taken: a column of lists; with --period, a table with the columns action and period."
     metric: tuple[str, ...] | None = None
     "Further rewards, such as revenue: columns of numbers. May be repeated; the first is the reward if none is named."
+    sampling_weight: str | None = None
+    "How many decisions a row stands for, such as 10 where a tenth of these rows was kept: every mean is then weighted."
     period: str | None = None
     "The period of each row, by which a table of eligible actions is joined."
 
@@ -122,7 +125,7 @@ def resolve(source: Source, given: Columns) -> Columns:
             )
     usual = contexts_in(given.layout, source.names) if given.layout and given.contexts is None else None
     contexts = _context_columns(source, given.contexts) if usual is None else usual
-    used = {roles[role]: role for role in ("action", "propensity", "reward")}
+    used = {roles[role]: role.replace("_", " ") for role in ("action", "propensity", "sampling_weight", "reward")}
     for name in metrics:
         if used.get(name, "reward") != "reward":
             raise InputError(f"column {name!r} is the {used[name]} and cannot be a metric.")
