@@ -120,7 +120,8 @@ def resolve(source: Source, given: Columns) -> Columns:
             raise InputError(
                 f"{source.name} has no column for the {role}: none of its columns has a usual name "
                 f"({', '.join(CONVENTIONS[role])}). "
-                f"{REWARDS + '. ' if given.layout and role == 'reward' else ''}Name it with {role}= (--{role}); "
+                f"{REWARDS + '. ' if given.layout and role == 'reward' else ''}"
+                f"{spread_over(source, role)}Name it with {role}= (--{role}); "
                 f"there are {shown(source.names)}."
             )
     usual = contexts_in(given.layout, source.names) if given.layout and given.contexts is None else None
@@ -141,6 +142,18 @@ def resolve(source: Source, given: Columns) -> Columns:
         layout=given.layout,
         metric=tuple(name for name in metrics if name != roles["reward"]) or None,
     )  # fmt: skip
+
+
+def spread_over(source: Source, role: str) -> str:
+    """What to say of a role that looks like one column for each action."""
+    usual = tuple(f"{name}_" for name in CONVENTIONS[role])
+    several = [name for name in source.names if name.lower().startswith(usual)]
+    if role != "action" or len(several) < 2:
+        return ""
+    return (
+        f"The columns {', '.join(map(repr, several[:3]))} look like one for each action: write one column with the "
+        "name of the action that was taken (in pandas frame[columns].idxmax(axis=1)). "
+    )
 
 
 def metric_columns(source: Source, names: Sequence[str]) -> tuple[str, ...]:

@@ -290,7 +290,9 @@ def _placed(flaws: Iterable[Flaw], rows: Numbering) -> list[Flaws]:
 def _report(table: Source, roles: Columns, reading: _Reading) -> RowReport:
     n, rows = reading.n, _numbering(table, reading.n)
     kept = n if reading.kept is None else len(reading.kept)
-    return RowReport(table.name, n, n - kept, tuple(_placed(reading.rows.flaws, rows)), rows, roles.listed())
+    return RowReport(
+        table.name, n, n - kept, tuple(_placed(reading.rows.flaws, rows)), rows, roles.listed(), roles.reward
+    )  # fmt: skip
 
 
 def _contradiction(table: Source, reading: _Reading, flaws: list[Flaw]) -> LogError:

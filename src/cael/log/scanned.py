@@ -313,7 +313,9 @@ class ScannedLog:
         read = sum(sums.read.values())
         # Rows that another portion of the log holds are not read here, and are not wrong.
         bad = min(read - sums.rows, sum(flaws.count for flaws in sums.flaws.values()))
-        return RowReport(self.source.name, read, bad, tuple(sums.flaws.values()), rows, self.columns.listed())
+        return RowReport(
+            self.source.name, read, bad, tuple(sums.flaws.values()), rows, self.columns.listed(), self.columns.reward
+        )  # fmt: skip
 
     def most_clusters(self, columns: int) -> int:
         """So many clusters are kept apart at most."""
