@@ -129,14 +129,13 @@ def kept_rows(answer: Answer) -> tuple[int, int]:
 def single_rows(answer: Answer) -> LoggedData | None:
     """The log, or a sample of one in files, for checks that look at single rows."""
     log = answer.log
-    if isinstance(log, Held) and not log.weighted:
-        return log.log
-    return answer.once(("rows", answer.number), lambda: alike(log.log if isinstance(log, Held) else sampled(log)))
-
-
-def alike(rows: LoggedData | None) -> LoggedData | None:
-    """Rows that count alike, as a log that kept all rows would have them: for checks that look at single rows."""
-    return None if rows is None else rows.alike()
+    if isinstance(log, Held):
+        return log.log if not log.weighted else answer.once(("alike", answer.number), log.log.alike)
+    rows = answer.once("rows", lambda: sampled(log))
+    if rows is None:
+        return None
+    measured = rows.measured(log.measures[0]) if log.measures else rows
+    return measured.alike()
 
 
 def mean_weights(answer: Answer, target: int, best: Estimate, limits: Thresholds, *, normal: bool) -> Check | None:
