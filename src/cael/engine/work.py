@@ -281,7 +281,7 @@ class Summing:
     def _actions(self, piece: Piece, logging: Policy | None) -> ActionSums:
         k, actions, s = piece.n_actions, piece.actions, piece.sampling
         rows = np.bincount(actions, minlength=k).astype(np.float64)
-        counted = rows if s is None else np.bincount(actions, weights=s, minlength=k)
+        counted: Array = rows if s is None else np.bincount(actions, weights=s, minlength=k)
         inverse: Array = counted
         squares: Array = counted
         if piece.propensities is not None:
