@@ -28,7 +28,8 @@ def written(folder: Path, *, ending: str = "csv", delimiter: str = ",", without:
     path = folder / f"log.{ending}"
     with path.open("w", newline="") as file:
         if ending == "jsonl":
-            file.writelines(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in zip(*columns.values()))
+            rows = zip(*columns.values(), strict=True)
+            file.writelines(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows)
         else:
             lines = csv.writer(file, delimiter=delimiter)
             lines.writerow(columns)
