@@ -46,9 +46,9 @@ def trial_data(logs: Sequence[LoggedData], xp: Arrays, rows: Sequence[np.ndarray
     """Logs of equal length as one trial each; `rows` restricts what each trial trains on (folds)."""
     check_alike(logs)
     return TrialData(
-        xp.asarray(np.stack([log.contexts for log in logs]), xp.float32),
+        xp.asarray(np.stack([log.contexts for log in logs]), xp.float64),
         xp.asarray(np.stack([log.actions for log in logs]), xp.int64),
-        xp.asarray(np.stack([log.rewards for log in logs]), xp.float32),
+        xp.asarray(np.stack([log.rewards for log in logs]), xp.float64),
         tuple(xp.asarray(of_log, xp.int64) for of_log in rows or [np.arange(len(log)) for log in logs]),
     )
 

@@ -23,7 +23,7 @@ def action_inputs(log: LoggedData, actions: str, device: torch.device) -> tuple[
     if actions in ("features", "both") and not known:
         raise InputError(f"actions={actions!r} needs action_features in the log, and it has none.")
     features = actions in ("features", "both") or (actions == "auto" and known)
-    phi = torch.as_tensor(np.array(log.action_features), dtype=torch.float32, device=device) if features else None
+    phi = torch.as_tensor(np.array(log.action_features), dtype=torch.float64, device=device) if features else None
     return phi, actions in ("onehot", "both") or (actions == "auto" and not known)
 
 
@@ -50,7 +50,7 @@ def embeddings(network: Network, parameters: Parameters, data: TrialData) -> Flo
         network.embed(parameters, data.x[:, at : at + BLOCK], data.a[:, at : at + BLOCK], None)
         for at in range(0, data.x.shape[1], BLOCK)
     ]
-    return torch.cat(parts, dim=1).double().cpu().numpy()
+    return torch.cat(parts, dim=1).cpu().numpy()
 
 
 @torch.no_grad()
@@ -58,10 +58,10 @@ def rewards_of_all(
     network: ContextActionNetwork, parameters: Parameters, contexts: Floats, device: torch.device
 ) -> Floats:
     """r_hat(x, a) for all actions, (b, k), of a network with one trial."""
-    x = torch.as_tensor(np.array(contexts), dtype=torch.float32, device=device)[None]
+    x = torch.as_tensor(np.array(contexts), dtype=torch.float64, device=device)[None]
     size = rows_at_once(Torch(device), network.cells)
     parts = [network.reward_all(parameters, x[:, at : at + size]) for at in range(0, x.shape[1], size)]
-    return torch.cat(parts, dim=1)[0].double().cpu().numpy()
+    return torch.cat(parts, dim=1)[0].cpu().numpy()
 
 
 @torch.no_grad()
@@ -69,7 +69,7 @@ def rewards_at(
     network: ContextActionNetwork, parameters: Parameters, contexts: Floats, actions: Ints, device: torch.device
 ) -> Floats:
     """r_hat(x, a) of some actions (b, m) of each row, (b, m), of a network with one trial."""
-    x = torch.as_tensor(np.repeat(contexts, actions.shape[1], axis=0), dtype=torch.float32, device=device)[None]
+    x = torch.as_tensor(np.repeat(contexts, actions.shape[1], axis=0), dtype=torch.float64, device=device)[None]
     a = torch.as_tensor(np.array(actions).reshape(1, -1), dtype=torch.int64, device=device)
     e = network.embed(parameters, x, a, None)
-    return network.reward(parameters, e, x)[0].double().cpu().numpy().reshape(actions.shape)
+    return network.reward(parameters, e, x)[0].cpu().numpy().reshape(actions.shape)

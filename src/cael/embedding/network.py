@@ -38,8 +38,8 @@ class Network(Protocol):
 
 
 def around_zero(shape: tuple[int, ...], bound: float, stream: Stream) -> Tensor:
-    """(T, *shape) values from U(-bound, bound)."""
-    return (2 * stream.uniform(*shape) - 1) * bound
+    """(T, *shape) float64 values from U(-bound, bound)."""
+    return (2 * stream.uniform(*shape).double() - 1) * bound
 
 
 def _with_actions(h: Tensor, p: Parameters, phi: Tensor | None, a: Tensor) -> Tensor:
@@ -93,12 +93,12 @@ class ContextActionNetwork:
             # Normalisation takes a bias away again; its gradient is rounding noise, and Adam would follow it.
             p["running_b" + layer] = p.pop("b" + layer)
             for name, value in (("scale", 1.0), ("shift", 0.0), ("running_mean", 0.0), ("running_var", 1.0)):
-                p[name + layer] = stream.xp.zeros((stream.trials, h)) + value
+                p[name + layer] = stream.xp.zeros((stream.trials, h), torch.float64) + value
         return p
 
     def masks(self, stream: Stream, batch: int) -> list[Tensor]:
         rate, h = self.settings.dropout, self.settings.hidden
-        kept = stream.kept(rate, 2, batch, h).to(torch.float32) / (1 - rate)
+        kept = stream.kept(rate, 2, batch, h).double() / (1 - rate)
         return [kept[:, 0], kept[:, 1]]
 
     def _bias(self, p: Parameters, layer: str) -> Tensor:

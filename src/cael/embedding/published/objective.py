@@ -45,7 +45,7 @@ class WeightSource:
     ) -> None:
         self.logs, self.policies, self.device = logs, policies, device
         self.sort, self.log_mu = sort, log_mu
-        size = sum(len(log) * log.n_actions for log in logs) * 4 * (1 + 3 * sort + log_mu)
+        size = sum(len(log) * log.n_actions for log in logs) * 8 * (1 + 3 * sort + log_mu)
         self.kept: RowWeights | None = None
         if size <= CACHE_BYTES:
             self.kept = self._make(torch.stack([torch.arange(len(log)) for log in logs]))
@@ -84,9 +84,9 @@ def weights_for(problems: Sequence[Problem], settings: Objective, device: torch.
 
 
 def all_weights(log: LoggedData, policy: Policy) -> tuple[np.ndarray, np.ndarray]:
-    """(w, log mu), both (n, k) float32."""
+    """(w, log mu), both (n, k) float64."""
     n, k = len(log), log.n_actions
-    w, log_mu = np.empty((n, k), dtype=np.float32), np.empty((n, k), dtype=np.float32)
+    w, log_mu = np.empty((n, k), dtype=np.float64), np.empty((n, k), dtype=np.float64)
     at = 0
     for batch in log.batches(width=k):
         pi, mu = probabilities(policy, batch), probabilities(log.logging, batch)  # type: ignore[arg-type]
