@@ -16,7 +16,7 @@ def main() -> None:
     print("torch", torch.__version__, torch.cuda.get_device_name(0))
     few, _ = problems(3)
     short = {"iterations": 60}
-    for preset in ("paper", "through"):
+    for preset in ("constant-posterior", "through-posterior", "offset", "literal"):
         values = {}
         for device in ("cpu", "cuda"):
             estimator = cael.CAELMIPS(preset=preset, training=cael.Training(device=device, **short))
@@ -35,7 +35,7 @@ def main() -> None:
     many, truth = problems(30)
     for name, estimator in (
         ("CAELMIPS paper", cael.CAELMIPS(training=cael.Training(device="cuda"))),
-        ("CAELMIPS through", cael.CAELMIPS("through", training=cael.Training(device="cuda"))),
+        ("CAELMIPS through", cael.CAELMIPS("through-posterior", training=cael.Training(device="cuda"))),
         ("AELMIPS repository", cael.AELMIPS(device="cuda")),
     ):
         torch.cuda.synchronize()

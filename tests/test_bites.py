@@ -371,7 +371,7 @@ def facts(**changed):
     return Diagnostics(**{"n": 1000, "tail_index": 0.5, "unsupported_mass": 0.0, **plain, **changed})
 
 
-TRAINED = TrainingFacts(1, {}, False, 0.0, 0.0, 0.0, 1.0, True)
+TRAINED = TrainingFacts(1, {}, False, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, True)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from cael.policies.policy import probabilities
 from cael.policies.posterior import SoftmaxPosterior, fit_softmax
 
 FINAL_BYTES = 2**29
-"""The final posterior is fitted on the device, all trials at once, when its (T, n, k) array needs no more than this."""
+"""The final posterior is fitted on the device when its (n, k) array needs no more than this, as many trials at once."""
 
 MANY = 35
 """Blocks of the Hessian for each of their lines, from which on a CPU eliminates in all of them at once."""
@@ -154,8 +154,8 @@ class _Likelihood:
         return State(x, loss, gradient, p, (p + self.ones) / 2, torch.ones_like(loss))
 
     def settled(self, state: State, tolerance: float) -> Tensor:
-        """(T,) whether a trial is at its optimum: the largest component of its gradient is no larger."""
-        return state.gradient.abs().amax(dim=(1, 2)) <= tolerance
+        """(T,) whether a trial needs no further step: no component of its gradient is larger, or it is not finite."""
+        return ~(state.gradient.abs().amax(dim=(1, 2)) > tolerance)
 
     def advance(self, state: State, tolerance: float = 0.0) -> State:
         """One Newton step with the class blocks of the Hessian; a trial that it makes worse stays, and halves its step.
@@ -287,7 +287,7 @@ class GraphedFit:
         self.first, self.more, self.last = (torch.cuda.CUDAGraph() for _ in range(3))
         with torch.cuda.graph(self.first):
             self.start, self.state = begin()
-            self.largest = self.state.gradient.abs().max()
+            self.open = ~self.start.fun.settled(self.state, tolerance).all()
         with torch.cuda.graph(self.more):
             state = self.state
             for _ in range(STEPS):
@@ -295,7 +295,7 @@ class GraphedFit:
             for mine, new in zip(self.state.tensors()[:4], state.tensors()[:4], strict=True):
                 mine.copy_(new)
             self.state.step.copy_(state.step)
-            self.largest.copy_(self.state.gradient.abs().max())
+            self.open.copy_(~self.start.fun.settled(self.state, tolerance).all())
         with torch.cuda.graph(self.last):
             self.result = self.start.finish(self.state)
 
@@ -308,7 +308,7 @@ class GraphedFit:
             mine.copy_(new)
         self.first.replay()
         steps = STEPS
-        while float(self.largest) > self.tolerance and steps < max_iter:
+        while bool(self.open) and steps < max_iter:
             self.more.replay()
             steps += STEPS
         self.last.replay()
@@ -319,17 +319,25 @@ def fit_all_rows(features: Sequence[np.ndarray], logs: Sequence[LoggedData], set
                  device: torch.device) -> list[SoftmaxPosterior]:  # fmt: skip
     """Line 10: the posterior of each trial on all its rows; features: (n, p) of each.
 
-    At once on the device where everything fits into FINAL_BYTES, else one by one from blocks of rows (`fit_softmax`):
-    the same optimum.
+    On the device where a trial fits into FINAL_BYTES, else from blocks of rows (`fit_softmax`): the same optimum. Which
+    of the two depends on the size of one log alone, so that a trial has its numbers beside any others.
     """
     n, k = len(logs[0]), logs[0].n_actions
     if not settings.offset and any((log.actions == log.actions[0]).all() for log in logs):
         raise InputError("a posterior over actions needs at least two different logged actions.")
-    if len(logs) * n * k * 8 > FINAL_BYTES:
+    if n * k * 8 > FINAL_BYTES:
         return [
             fit_softmax(log, of_log, C=settings.C, offset=settings.offset, max_iter=max_iter)
             for log, of_log in zip(logs, features, strict=True)
         ]
+    size = FINAL_BYTES // (n * k * 8)
+    parts = (slice(at, at + size) for at in range(0, len(logs), size))
+    return [each for part in parts for each in _fit_at_once(features[part], logs[part], settings, max_iter, device)]
+
+
+def _fit_at_once(features: Sequence[np.ndarray], logs: Sequence[LoggedData], settings: Objective, max_iter: int,
+                 device: torch.device) -> list[SoftmaxPosterior]:  # fmt: skip
+    k = logs[0].n_actions
     z = torch.as_tensor(np.stack(features), dtype=torch.float64, device=device)
     a = torch.as_tensor(np.stack([log.actions for log in logs]), device=device)
     log_mu = None
