@@ -23,8 +23,9 @@ from cael.engine.tally import Changed, Tally
 from cael.engine.work import Work
 from cael.errors import LogError, SupportError
 from cael.inference.diagnostics import FEW_CLUSTERS, Diagnostics, WeightFacts, few_clusters, with_warnings
-from cael.inference.estimate import Estimate, ScoreRange
+from cael.inference.estimate import Estimate
 from cael.inference.reach import ends_of
+from cael.inference.score_range import ScoreRange
 from cael.log.held import EngineLog, Held
 from cael.log.targets import Target
 from cael.policies.fitted import LoggingFit
