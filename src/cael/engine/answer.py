@@ -307,8 +307,8 @@ def refuse_no_support(largest: float, unsupported: float | None) -> None:
         )
     if 0 < largest < 1 / LARGEST:
         raise SupportError(
-            f"the largest importance weight is {largest:.3g}: the target hardly ever takes an action that was logged, and "
-            "weights below 1e-37 cannot be squared. Collect data with exploration, or use DM, which extrapolates by a "
+            f"the largest importance weight is {largest:.3g}: the target hardly ever takes an action that was logged. "
+            "No weighting can say anything about it; collect data with exploration, or use DM, which extrapolates by a "
             "model."
         )
 

@@ -198,7 +198,7 @@ def _label_chunk(column: str, chunk: Any) -> Any:
     chunk = plain(chunk)
     if t.is_binary(chunk.type) or t.is_large_binary(chunk.type):
         raise InputError(
-            f"column {column!r} holds {chunk.type}, which is no text, or text that is not valid UTF-8. Write it as text."
+            f"column {column!r} holds {chunk.type}: bytes, or text that is not valid UTF-8. Write it as UTF-8 text."
         )
     if is_text(chunk.type):
         _refuse_nul(column, chunk)
