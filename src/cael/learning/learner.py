@@ -31,7 +31,7 @@ from cael.results.question import refuse_constant_rewards
 CERTIFY = 0.4
 """The share of the rows that is kept for the certificate."""
 FOLDS = 5
-DEFAULT = ("best_arm", "linear", "ridge", "cael", "clusters", "tree")
+DEFAULT = ("best_arm", "linear", "ridge", "cael", "clusters", "likelihood", "tree")
 
 
 def learn(
