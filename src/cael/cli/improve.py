@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from cael.cli.decide import measuring
 from cael.cli.large import Large, Opened, open_large
-from cael.cli.options import Columns_, Flag, Judging, Log, MaybeWhole, Out, Printed, Reading, Whole
+from cael.cli.options import Columns_, Flag, Guardrails, Judging, Log, MaybeWhole, Out, Printed, Reading, Whole
 from cael.cli.output import Facts, facts_in_memory, save_report, show, writable
 from cael.errors import InputError, NeedsError
 
 if TYPE_CHECKING:
     from cael.learning.advice import Learned
+    from cael.results.metric import Metric
 
 OK, KEPT = 0, 4
 """Exit codes: KEPT with --gate, where the decision is to keep the old policy."""
@@ -62,6 +64,7 @@ def learn(
     candidates: Annotated[Sequence[str], Parameter(consume_multiple=True, negative=())] = (),
     depth: Whole = 2,
     limits: Constraints | None = None,
+    guardrail: Guardrails = None,
     level: float = 0.95,
     certify: float = 0.4,
     budget: float | None = None,
@@ -78,7 +81,7 @@ def learn(
     Parameters
     ----------
     candidates
-        Kinds of policies to try: best_arm, linear, ridge, cael, clusters, tree; all of them if not given.
+        Kinds of policies to try: best_arm, linear, ridge, cael, clusters, likelihood, tree; all of them if not given.
     depth
         Questions of a tree, one below the other.
     level
@@ -93,6 +96,7 @@ def learn(
     from cael.learning.learner import DEFAULT
     from cael.learning.learner import learn as learned_from
 
+    columns, metrics = measuring(columns, guardrail)
     settings, must, where = reading or Reading(), limits or Constraints(), files or Files()
     writable(out)
     check_files(where, log)
@@ -102,7 +106,8 @@ def learn(
     learned = learned_from(
         opened.rows, candidates=tuple(candidates) or DEFAULT, depth=depth, min_lift=must.min_lift,
         max_changed=must.max_changed, explore=must.explore, max_actions=must.max_actions, single=must.single,
-        level=level, certify=certify, budget=budget, seed=settings.seed, thresholds=(judging or Judging()).limits(),
+        guardrails=bounds_of(metrics), level=level, certify=certify, budget=budget, seed=settings.seed,
+        thresholds=(judging or Judging()).limits(),
     )  # fmt: skip
     facts, code = facts_of(opened), code_of(where, learned)
     show(learned, format, kind="learned", facts=facts, after=learned.explain().splitlines())
@@ -113,6 +118,19 @@ def learn(
             plan=learned.plan,
         )  # fmt: skip
     return KEPT if gate and not learned.ships else OK
+
+
+def bounds_of(metrics: Sequence[Metric]) -> list[Metric]:
+    """The guardrails among the metrics; what is learned by is the reward alone."""
+    from cael.errors import InputError
+
+    goals = [metric for metric in metrics if not metric.guardrail]
+    if len(goals) > 1 or any(metric != type(metric)(metric.column) for metric in goals):
+        raise InputError(
+            "learn maximises one reward, a column of the log: name it with --reward, and bounds on other metrics with "
+            f"--guardrail. Got the metrics {', '.join(metric.label for metric in goals)}."
+        )
+    return [metric for metric in metrics if metric.guardrail]
 
 
 def facts_of(opened: Opened) -> Facts:
