@@ -11,7 +11,10 @@ from typing import Any
 from cael.experiments.spec import Spec
 from cael.experiments.summary import Table
 
-NUMBERS = ("value", "low", "high", "normal_low", "normal_high", "mean_weight", "mean_weight_z")
+NUMBERS = (
+    "value", "low", "high", "normal_low", "normal_high", "mean_weight", "mean_weight_z", "bias_loss", "variance_loss",
+    "entropy",
+)  # fmt: skip
 HEAD = ("at", "estimator", "seed", "truth", *NUMBERS, "seconds", "megabytes", "error")
 
 

@@ -86,6 +86,7 @@ def write_manifest(out: Path, spec: Spec, where: Where, *, finished: bool) -> No
     manifest = {
         "experiment": spec.name,
         "runs": spec.runs,
+        "runs_of": spec.often,
         "seed": spec.seed,
         "quick": spec.quick,
         "cells": [{"at": cell.at, "world": cell.world, "n": cell.n} for cell in spec.cells],
