@@ -20,6 +20,7 @@ from cael.errors import PolicyError as PolicyError
 from cael.errors import SupportError as SupportError
 from cael.estimators.estimator import Estimator as Estimator
 from cael.estimators.problem import Problem as Problem
+from cael.experiments.namespace import paper as paper
 from cael.inference.diagnostics import Candidate as Candidate
 from cael.inference.diagnostics import Diagnostics as Diagnostics
 from cael.inference.diagnostics import EmbeddingFacts as EmbeddingFacts

@@ -88,6 +88,7 @@ def write_manifest(out: Path, spec: Spec, where: Where, *, finished: bool) -> No
         "experiment": spec.name,
         "format": FORMAT,
         "runs": spec.runs,
+        "runs_of": spec.often,
         "seed": spec.seed,
         "quick": spec.quick,
         "cells": [{"at": cell.at, "world": cell.world, "n": cell.n} for cell in spec.cells],
