@@ -18,20 +18,23 @@ QUICK: dict[str, Any] = {"iterations": 30, "epochs": None}
 """A short training for --quick: shows that the machinery works, and nothing about an estimator."""
 
 
+def _training(stated: cael.Training, changes: dict[str, Any] | None, device: str, quick: bool) -> cael.Training:
+    return replace(stated, **{**(changes or {}), "device": device, **(QUICK if quick else {})})
+
+
 def _caelmips(
     device: str, quick: bool, preset: str = "constant-posterior", network: Any = None, training: Any = None,
     **changes: Any,
 ) -> Estimator:  # fmt: skip
     """network, training: their settings that differ; changes: of the preset's objective."""
-    settings, stated = cael.NetworkSettings(**(network or {})), TRAININGS.get(preset, cael.Training())
-    trained = replace(stated, **(training or {}), device=device, **(QUICK if quick else {}))
+    settings = cael.NetworkSettings(**(network or {}))
+    trained = _training(TRAININGS.get(preset, cael.Training()), training, device, quick)
     return cael.CAELMIPS(objective=objective(preset, **changes), network=settings, training=trained)
 
 
 def _network_dm(device: str, quick: bool, network: Any = None, training: Any = None) -> Estimator:
     settings = cael.NetworkSettings(**(network or {}))
-    trained = cael.Training(**{**(training or {}), "device": device, **(QUICK if quick else {})})
-    return cael.NetworkDM(cael.NetworkOutcome(settings, trained))
+    return cael.NetworkDM(cael.NetworkOutcome(settings, _training(cael.Training(), training, device, quick)))
 
 
 def _cael(device: str, quick: bool, **settings: Any) -> cael.CAEL:
