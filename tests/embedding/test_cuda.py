@@ -10,11 +10,11 @@ from cael.embedding.arrays import NUMPY
 from cael.embedding.exact import rewards
 from cael.embedding.exact import weight_paths as paths
 from cael.embedding.exact.weight_paths import cells_of, weights_of
-from cael.embedding.graphs import Replayed
-from cael.embedding.tensors import Torch
 from cael.worlds import PaperWorld
 
 torch = pytest.importorskip("torch")
+from cael.embedding.graphs import Replayed  # noqa: E402
+from cael.embedding.tensors import Torch  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU on this machine")
 

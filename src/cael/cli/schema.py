@@ -132,8 +132,8 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
     "learned": record(
         reading_=ref("reading"), decision={"enum": ["ship", "keep"]}, reasons=several(TEXT), sentence=TEXT, policy=TEXT,
         candidate=TEXT, lift=NUMBER, bound=NUMBER, level=NUMBER, changed=NUMBER, rows_learned=COUNT,
-        rows_certified=COUNT, limits={"type": "object"}, notes=several(TEXT), explanation=TEXT,
-        path=several(
+        rows_certified=COUNT, limits={"type": "object"}, guardrails=several({"type": "object"}), notes=several(TEXT),
+        explanation=TEXT, path=several(
             record(
                 candidate=TEXT, play=TEXT, lift=NUMBER, error=NUMBER, second=NUMBER, changed=NUMBER, share=NUMBER,
                 promise=NUMBER, chosen=TRUTH,

@@ -100,9 +100,14 @@ class Segments(Shown):
     def __getitem__(self, label: str) -> Segment:
         return named("segment", {row.label: row for row in self.rows}, label, 20)
 
+    @property
+    def noun(self) -> str:
+        """What a row is, in words."""
+        return "time period" if self.kind == "window" else self.kind
+
     def sentence(self) -> str:
         """Whether the segments differ, in words."""
-        lifts = f"The lifts of the {len(self.rows)} {self.kind}s"
+        lifts = f"The lifts of the {len(self.rows)} {self.noun}s"
         if self.differ < self.thresholds.segments_p_value:
             return f"{lifts} differ beyond chance (p = {self.differ:.2g}); their spread is {self.spread:.3g}."
         return f"{lifts} differ no more than chance explains (p = {self.differ:.2g})."
@@ -120,12 +125,14 @@ class Segments(Shown):
         return {**fields, "sentence": self.sentence(), "rows": rows, **others}
 
     def sheet(self) -> Sheet:
+        head = "time period from" if self.kind == "window" else self.kind
+        joint, single = f"simultaneous {level_text(self.level)}", f"{level_text(self.level)} of it"
         columns = (
-            Column(self.kind), Column("rows", "count"), Column("effective_rows", "count", "eff. n", wide=True),
-            Column("value", "value", wide=True), Column("lift", "lift"),
-            Column("interval", "lift interval", f"simultaneous {level_text(self.level)}"),
-            Column("direction", head=""), Column("shrunk", "lift", "shrunk lift"),
-            Column("shrunk_interval", "lift interval", level_text(self.level), wide=True),
+            Column(self.kind, head=head), Column("rows", "count"),
+            Column("effective_rows", "count", "eff. n", wide=True), Column("value", "value", wide=True),
+            Column("lift", "lift"), Column("interval", "lift interval", joint), Column("direction", head=""),
+            Column("shrunk", "lift", "shrunk lift", spare=True),
+            Column("shrunk_interval", "lift interval", single, wide=True),
         )  # fmt: skip
         rows = tuple(
             (
@@ -137,7 +144,7 @@ class Segments(Shown):
         styles = tuple(row.direction for row in self.rows)
         metric = "" if self.metric == "reward" else f"{self.metric}: "
         over = "" if self.baseline == LOGGING else f"; lift over {self.baseline}"
-        title = f"{metric}{self.estimator}, by {self.kind}{over}"
+        title = f"{metric}{self.estimator}, by {self.noun}{over}"
         doubts = (Note(f"{self.estimator}: {self.assumes}", "warn"),) if self.assumes else ()
         return Sheet(title, columns, rows, (Note(self.sentence()),), doubts, styles)
 
