@@ -11,8 +11,9 @@ import numpy as np
 
 from cael.common.types import Floats
 from cael.errors import InputError
-from cael.inference.estimate import Estimate, unbiased_pairs
+from cael.inference.estimate import Estimate
 from cael.inference.intervals import Interval
+from cael.inference.pairs import unbiased_pairs
 
 if TYPE_CHECKING:
     from cael.engine.moments import Combination
