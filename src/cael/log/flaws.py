@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import final
 
 from cael.errors import LogError
-from cael.io.advice import NO_REWARD, SEVERAL, advice_of
+from cael.io.cell_advice import NO_REWARD, SEVERAL, advice_of
 from cael.io.cells import MISSING, Flaw, sentence
 
 SHOWN = 5
