@@ -245,3 +245,12 @@ def test_dropped_events_of_vowpal_wabbit(tmp_path):
     assert any("pdrop" in note for note in table.notes)
     mean = np.average(rewards, weights=np.where(rewards == 1, 1, 4))
     assert cael.LoggedMean().estimate(table.log, "uniform").value == pytest.approx(mean)
+
+
+def test_a_guarantee_needs_rows_that_count_alike():
+    """A mean by weights is a ratio: its contributions have no known range."""
+    with pytest.raises(cael.NeedsError, match="as with sampling weights"):
+        cael.IPS().estimate(WORLD.log, WORLD.target).interval(0.95, "betting", reward_range=(0, 1), max_weight=60)
+    assert cael.IPS().estimate(WORLD.alike, WORLD.target).interval(
+        0.95, "betting", reward_range=(0, 1), max_weight=60
+    ).width > 0  # fmt: skip

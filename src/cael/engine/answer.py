@@ -190,7 +190,7 @@ class Answer:
         return Estimate(
             estimator=name, value=sums.value if held is None else float(rows.mean()), contributions=rows,
             key=self.log.key, diagnostics=diagnostics, clusters=None if held is None else held.clusters,
-            score_range=score_range if held is not None else None, sums=sums, ratio=ratio,
+            score_range=None if held is None or self.weighted else score_range, sums=sums, ratio=ratio,
             ends=ends_of(self.two_values, self.worth / sums.cluster_effect),
         )  # fmt: skip
 
