@@ -24,7 +24,6 @@ from cael.judging.checks import (
     NO_FREQUENCIES,
     bias,
     column,
-    comes_and_goes,
     disagreement,
     drifted,
     dropped_rows,
@@ -249,7 +248,7 @@ def frequencies_of(answer: Answer, counts: Survey, limits: Thresholds) -> Check:
         return NO_FREQUENCIES
     off = (holm(actions.p_values) < limits.p_value) & actions.tested
     gap = (counts.logged - actions.expected) / answer.n
-    return frequencies(off, gap, limits, gone=setless(answer) and comes_and_goes(gap[off].tolist()))
+    return frequencies(off, gap, limits, open=setless(answer))
 
 
 def setless(answer: Answer) -> bool:
