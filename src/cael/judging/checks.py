@@ -308,7 +308,7 @@ def frequencies(off: np.ndarray, gap: Floats, limits: Thresholds, *, open: bool 
     whether it is not known which actions were eligible; then actions that have `too_few` rows are no refusal, as the
     mean weight says whether the new policy plays them where they are missing."""
     gaps = gap[off].tolist()
-    share = float(np.abs(gaps).sum()) / 2
+    share = float(np.abs(gap[off]).sum()) / 2
     judged = min(share, limits.misplaced[1]) if too_few(gaps, open=open) else share
     sentences = (
         "Every action was taken as often as its propensities say.",

@@ -93,7 +93,7 @@ def judge(
         dropped_rows(*kept_rows(answer), limits),
         sensitivity_check(sensitivity_of(answer, target, estimates, headline, level)),
         effective_rows(best, known, limits),
-        unsmoothed(best, rows_alone, limits),
+        unsmoothed(best, rows_alone or seen_rows(answer, target), limits),
         logging_fit(best, limits),
         successes(best, limits),
         largest_row(best, limits),
@@ -146,6 +146,11 @@ def mean_weights(answer: Answer, target: int, best: Estimate, limits: Thresholds
     logged = mean_weight(replace(best, diagnostics=plain), limits, normal=light)
     both = by_gravity([each for each in (check, logged) if each is not None])
     return both[0] if both else None
+
+
+def seen_rows(answer: Answer, target: int) -> float | None:
+    """n / E w^2 as the weights of the log show it, where a policy is not known; None without weights."""
+    return answer.effective_size(Weight(target)) if Weight(target) in answer.index else None
 
 
 def known_rows(answer: Answer, target: int, best: Estimate, second: float) -> float | None:
