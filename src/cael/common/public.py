@@ -26,9 +26,9 @@ from cael.inference.diagnostics import Diagnostics as Diagnostics
 from cael.inference.diagnostics import EmbeddingFacts as EmbeddingFacts
 from cael.inference.diagnostics import TrainingFacts as TrainingFacts
 from cael.inference.estimate import Estimate as Estimate
-from cael.inference.estimate import ScoreRange as ScoreRange
 from cael.inference.intervals import Interval as Interval
 from cael.inference.overlap import Overlap as Overlap
+from cael.inference.score_range import ScoreRange as ScoreRange
 from cael.io import read as read
 from cael.judging.audit_checks import Frequency as Frequency
 from cael.judging.audit_checks import Period as Period

@@ -14,7 +14,7 @@ import numpy as np
 from cael.common.types import Floats, Ints
 from cael.errors import InputError, choose
 from cael.experiments.spec import Spec
-from cael.experiments.trial import canonical
+from cael.experiments.trial import LEARNED, canonical
 
 RESAMPLES = 4000
 STATISTICS = ("bias", "variance", "mse")
@@ -53,7 +53,10 @@ def accuracy_of(errors: Floats) -> Accuracy:
 @final
 @dataclass(frozen=True)
 class Line:
-    """One estimator on one cell, with the numbers of its `Accuracy`. failed: runs without a value."""
+    """One estimator on one cell, with the numbers of its `Accuracy`. failed: runs without a value.
+
+    bias_loss, variance_loss, entropy, effective_actions: means over runs, of estimators that learn a posterior.
+    """
 
     at: float | str
     estimator: str
@@ -71,6 +74,10 @@ class Line:
     mean_weight: float | None
     seconds: float
     megabytes: float | None
+    bias_loss: float | None = None
+    variance_loss: float | None = None
+    entropy: float | None = None
+    effective_actions: float | None = None
 
 
 @final
@@ -180,16 +187,21 @@ def _line(table: Table, at: float | str, name: str) -> Line:
     good = [row for row in rows if "value" in row]
     n = len(good)
     coverage = float(np.mean([row["low"] <= truth <= row["high"] for row in good])) if n else np.nan
-    weights = [row["mean_weight"] for row in good if row["mean_weight"] is not None]
     memory = [row["cost"]["megabytes"] for row in rows if row["cost"]["megabytes"] is not None]
     return Line(
         at=at, estimator=name, runs=n, failed=len(rows) - n, truth=truth,
         **vars(accuracy_of(errors[np.isfinite(errors)])),
         coverage=coverage, coverage_error=float(np.sqrt(coverage * (1 - coverage)) / np.sqrt(n)) if n else np.nan,
-        mean_weight=float(np.mean(weights)) if weights else None,
+        mean_weight=_mean(good, "mean_weight"),
         seconds=float(np.median([row["cost"]["seconds"] for row in rows])),
-        megabytes=float(np.median(memory)) if memory else None,
+        megabytes=float(np.median(memory)) if memory else None, **{name: _mean(good, name) for name in LEARNED},
     )  # fmt: skip
+
+
+def _mean(rows: list[dict[str, Any]], name: str) -> float | None:
+    """Over the rows that have the number."""
+    numbers = [row[name] for row in rows if row.get(name) is not None]
+    return float(np.mean(numbers)) if numbers else None
 
 
 def to_csv(lines: list[Line]) -> str:
