@@ -298,7 +298,8 @@ def test_a_claim_is_about_the_estimators_of_the_reading():
     claim = next(claim for claim in load_claims() if claim.id == "terms-reduce-bias")
     assert claim.under("offset").settings["smaller"] == ["CAELMIPS(offset)"]
     assert claim.under("offset").settings["larger"] == ["CAELMIPS(offset), no terms", "AELMIPS(offset)"]
-    assert claim.under("literal").settings["larger"] == ["CAELMIPS(literal), no terms", "AELMIPS"]
+    through = claim.under("through-posterior").settings["larger"]
+    assert through == ["CAELMIPS(through-posterior), no terms", "AELMIPS"]
     assert not next(claim for claim in load_claims() if claim.id == "samples-dm-bias").depends_on_reading
     table = table_with(lambda name, at: (0, 1.0))
     ours = Claim("c", ("mine",), "", "", "order", {"statistic": "mse", "smaller": ["CAELMIPS"], "larger": ["IPS"]})

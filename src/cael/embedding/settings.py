@@ -206,7 +206,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     # The text, letter by letter: the gradient of the whole loss, n of the batch that the loss is computed on.
     "literal": {"posterior_gradient": True, "variance_n": "batch"},
 }
-TRAININGS = {"literal": Training(optimiser="gradient", learning_rate=0.01)}
+TRAININGS = {"literal": Training(optimiser="gradient", learning_rate=0.001)}
 """Of presets that say how: line 8 of Algorithm 1 is a plain gradient step. (Its rate is not in the text.)"""
 
 
