@@ -49,10 +49,10 @@ class SoftmaxHead:
 
         Returns the largest component of the gradient that is left (T,), and sum_a mu(a|z)^2 of the rows (T, B).
         """
-        if z.is_cuda and z.shape[1] <= GRAPH_ROWS:
+        if z.is_cuda and log_mu is None and z.shape[1] <= GRAPH_ROWS:
             if self.graph is None or not self.graph.fits(z, a, tolerance):
-                self.graph = GraphedFit(self, z, a, log_mu, tolerance)
-            self.table, left, squares = self.graph(z, a, log_mu, self.table, max_iter)
+                self.graph = GraphedFit(self, z, a, tolerance)
+            self.table, left, squares = self.graph(z, a, self.table, max_iter)
             return left, squares
         start = self.begin(z, a, log_mu, self.table)
         state = start.fun.advance(start.state)
@@ -267,14 +267,13 @@ STEPS = 4
 class GraphedFit:
     """`SoftmaxHead.fit` for one shape of batches as three CUDA graphs: begin and first steps, more steps, finish."""
 
-    def __init__(self, head: SoftmaxHead, z: Tensor, a: Tensor, log_mu: Tensor | None, tolerance: float) -> None:
+    def __init__(self, head: SoftmaxHead, z: Tensor, a: Tensor, tolerance: float) -> None:
         self.tolerance = tolerance
         self.z, self.a, self.table = z.clone(), a.clone(), head.table.clone()
-        self.log_mu = None if log_mu is None else log_mu.clone()
         width = min(a.shape[1], head.table.shape[2])
 
         def begin() -> tuple[Start, State]:
-            start = head.begin(self.z, self.a, self.log_mu, self.table, width)
+            start = head.begin(self.z, self.a, None, self.table, width)
             state = start.state
             for step in range(STEPS):
                 state = start.fun.advance(state, self.tolerance if step else 0.0)
@@ -304,12 +303,9 @@ class GraphedFit:
         same = self.z.shape == z.shape and self.z.dtype == z.dtype and self.a.shape == a.shape
         return same and self.tolerance == tolerance
 
-    def __call__(
-        self, z: Tensor, a: Tensor, log_mu: Tensor | None, table: Tensor, max_iter: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        for mine, new in ((self.z, z), (self.a, a), (self.table, table), (self.log_mu, log_mu)):
-            if mine is not None and new is not None:
-                mine.copy_(new)
+    def __call__(self, z: Tensor, a: Tensor, table: Tensor, max_iter: int) -> tuple[Tensor, Tensor, Tensor]:
+        for mine, new in ((self.z, z), (self.a, a), (self.table, table)):
+            mine.copy_(new)
         self.first.replay()
         steps = STEPS
         while bool(self.open) and steps < max_iter:
@@ -334,7 +330,7 @@ def fit_all_rows(features: Sequence[np.ndarray], logs: Sequence[LoggedData], set
             fit_softmax(log, of_log, C=settings.C, offset=settings.offset, max_iter=max_iter)
             for log, of_log in zip(logs, features, strict=True)
         ]
-    size = max(1, FINAL_BYTES // (2 * n * k * 8))
+    size = FINAL_BYTES // (n * k * 8)
     parts = (slice(at, at + size) for at in range(0, len(logs), size))
     return [each for part in parts for each in _fit_at_once(features[part], logs[part], settings, max_iter, device)]
 
