@@ -111,6 +111,8 @@ def read_policy(path: str | Path, logging: Any = None) -> Any:
     """A learned policy from its file. logging: the policy that it leans on, where the file says only that this is the
     logging policy of the log: that log, or its logging policy."""
     path = Path(path)
+    if not path.is_file():
+        raise PolicyError(f"there is no file {path} with a learned policy.")
     try:
         document = json.loads(path.read_text("utf-8"))
         version = document["format"]
