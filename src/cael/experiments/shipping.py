@@ -191,16 +191,20 @@ def played(row: dict[str, Any]) -> float:
     return float(row["value"] if row["decision"] == "ship" else row["old"])
 
 
+def hopeless(row: dict[str, Any]) -> bool:
+    """Whether no policy is better than the old one."""
+    return row["best"] - row["old"] <= TOLERANCE * (1 + abs(row["old"]))
+
+
 def harmful(row: dict[str, Any]) -> bool:
     """Whether a policy is shipped that is worse than the old one, or, where nothing is better, any that is shipped."""
     worse = row["value"] < row["old"] - TOLERANCE * (1 + abs(row["old"]))
-    return row["decision"] == "ship" and (worse or row["world"].startswith("nothing"))
+    return row["decision"] == "ship" and (worse or hopeless(row))
 
 
 def gain(row: dict[str, Any]) -> float:
     """The share of the possible gain that is got."""
-    possible = row["best"] - row["old"]
-    return (played(row) - row["old"]) / possible if possible > 1e-9 * (1 + abs(row["old"])) else 0.0
+    return 0.0 if hopeless(row) else (played(row) - row["old"]) / (row["best"] - row["old"])
 
 
 def share(values: Sequence[float]) -> str:
@@ -219,7 +223,7 @@ def line(name: str, rows: list[dict[str, Any]]) -> str:
     """One world, or all random ones."""
     shipped = [float(row["decision"] == "ship") for row in rows]
     old, best = mean(row["old"] for row in rows), mean(row["best"] for row in rows)
-    nothing = name.startswith("nothing")
+    nothing = all(map(hopeless, rows))
     cells = [
         name, str(len(rows)), f"{old:.4g}", f"{best:.4g}", measured([played(row) for row in rows]), share(shipped),
         share([float(harmful(row)) for row in rows]), "" if nothing else f"{mean(map(gain, rows)):.0%}",
@@ -240,8 +244,9 @@ def page(rows: list[dict[str, Any]]) -> str:
     for kind, words in ((NOTHING, NOTHING), (RANDOM, "random worlds")):
         drawn = [row for row in sound if row["world"].startswith(f"{kind} ")]
         lines += [line(f"{words} ({len({row['world'] for row in drawn})})", drawn)] if drawn else []
-    better = [row for row in sound if not row["world"].startswith("nothing")]
-    lines += [line("all worlds where something is better", better)] if better else []
+    for words, none in (("all worlds with nothing to learn", True), ("all worlds where something is better", False)):
+        own = [row for row in sound if hopeless(row) == none]
+        lines += [line(words, own)] if own else []
     lines += [line("all worlds", sound)] if sound else []
     failed = len(rows) - len(sound)
     return "\n".join([*lines, *([f"\n{failed} logs ended in an error."] if failed else [])]) + "\n"
