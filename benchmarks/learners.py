@@ -3,7 +3,7 @@
     python benchmarks/learners.py run --rows learners.jsonl --logs 10 [--cells "paper, k = 100" digits] [--peers obp vw]
     python benchmarks/learners.py page --rows learners.jsonl
 
-Each peer runs in an environment of its own, which is made once (peer_env.py, requirements-*.txt), with the same contexts,
+Each peer runs in an environment of its own, made once (peer_env.py, requirements-*.txt), with the same contexts,
 propensities and, where it takes them, features of actions; the scripts learners_*.py say how each is set. Every log is
 an .npz file with the contexts of 2,000 test rows and their expected rewards, by which all policies are valued; in the
 trials the value is that among the half of the patients that took no part. Peers always ship: nothing in them says when
