@@ -1,4 +1,4 @@
-"""The command that learns a policy: learn."""
+"""The commands about a better policy: learn, watch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from cael.cli.decide import measuring
-from cael.cli.large import Large, Opened, open_large
+from cael.cli.large import Large, Opened, open_large, opened
 from cael.cli.options import Columns_, Flag, Guardrails, Judging, Log, MaybeWhole, Out, Printed, Reading, Whole
 from cael.cli.output import Facts, facts_in_memory, save_report, show, writable
 
@@ -48,6 +48,8 @@ class Files:
     "Write the policy to this JSON file, which --policy learned:FILE reads."
     decisions: Path | None = None
     "Write a table of its decisions on this log to a CSV or Parquet file."
+    watch: Path | None = None
+    "Write a JSON file with which cael watch asks again as new rows come."
     code: Path | None = None
     "Write a tree or linear scores as code to a .py or .sql file."
 
@@ -98,22 +100,52 @@ def learn(
     settings, must, where = reading or Reading(), limits or Constraints(), files or Files()
     writable(out)
     check_files(where)
-    opened = open_large(log, columns, settings, large or Large(), [])
+    given = open_large(log, columns, settings, large or Large(), [])
     learned = learned_from(
-        opened.rows, candidates=tuple(candidates) or DEFAULT, depth=depth, min_lift=must.min_lift,
+        given.rows, candidates=tuple(candidates) or DEFAULT, depth=depth, min_lift=must.min_lift,
         max_changed=must.max_changed, explore=must.explore, max_actions=must.max_actions, single=must.single,
         guardrails=bounds_of(metrics), level=level, certify=certify, budget=budget, seed=settings.seed,
         thresholds=(judging or Judging()).limits(),
     )  # fmt: skip
-    facts = facts_of(opened)
+    facts = facts_of(given)
     show(learned, format, kind="learned", facts=facts, after=learned.explain().splitlines())
-    write_files(where, learned, opened)
+    write_files(where, learned, given)
     if out is not None and facts is not None:
         save_report(
             out, facts, learned.policy.kind, evaluation=learned.evaluation, seed=settings.seed, learned=learned,
             plan=learned.plan,
         )  # fmt: skip
     return KEPT if gate and not learned.ships else OK
+
+
+def watch(
+    log: Log,
+    state: Path,
+    *,
+    columns: Columns_ = None,
+    reading: Reading | None = None,
+    gate: Flag = False,
+    format: Printed = "table",
+) -> int:
+    """Ask again whether a learned policy is better, with rows that came since the last look.
+
+    The bound holds for all looks together, so that one may look as often as one likes, and ship as soon as it is above
+    what was asked for.
+
+    Parameters
+    ----------
+    state
+        The JSON file that cael learn --watch wrote; the rows are added to it.
+    gate
+        Exit with 4 if the policy is not to be shipped yet.
+    """
+    from cael.learning.watching import read_watch
+
+    table = opened(log, columns, reading or Reading())
+    grown = read_watch(state, table.log).more(table.log)
+    grown.save(state)
+    show(grown, format, kind="watch", facts=facts_in_memory(table))
+    return KEPT if gate and not grown.ships else OK
 
 
 def bounds_of(metrics: Sequence[Metric]) -> list[Metric]:
@@ -129,11 +161,11 @@ def bounds_of(metrics: Sequence[Metric]) -> list[Metric]:
     return [metric for metric in metrics if metric.guardrail]
 
 
-def facts_of(opened: Opened) -> Facts:
+def facts_of(given: Opened) -> Facts:
     """What was read, of a log in memory or in files."""
-    if opened.table is not None:
-        return facts_in_memory(opened.table)
-    log: Any = opened.log
+    if given.table is not None:
+        return facts_in_memory(given.table)
+    log: Any = given.log
     rows = log.rows or 0
     return Facts(
         log.source.name, rows, rows, (), log.n_actions, len(log.columns.contexts or ()), log.columns, log.notes, (),
@@ -145,7 +177,7 @@ def check_files(files: Files) -> None:
     """Refuse files that cannot be written, before the work is done."""
     from cael.errors import InputError
 
-    kinds = {"save": (".json",), "decisions": (".csv", ".parquet"), "code": (".py", ".sql")}
+    kinds = {"save": (".json",), "watch": (".json",), "decisions": (".csv", ".parquet"), "code": (".py", ".sql")}
     for name, endings in kinds.items():
         path = getattr(files, name)
         if path is not None and path.suffix.lower() not in endings:
@@ -154,7 +186,7 @@ def check_files(files: Files) -> None:
             raise InputError(f"--{name}: there is no folder {path.parent}.")
 
 
-def write_files(files: Files, learned: Learned, opened: Opened) -> None:
+def write_files(files: Files, learned: Learned, given: Opened) -> None:
     """Write what was asked for, and say so."""
     import sys
 
@@ -165,13 +197,15 @@ def write_files(files: Files, learned: Learned, opened: Opened) -> None:
 
     if files.save is not None:
         learned.save(files.save)
+    if files.watch is not None:
+        learned.watch().save(files.watch)
     if files.code is not None:
         code = learned.to_sql() if files.code.suffix.lower() == ".sql" else learned.to_python()
         with whole_file(files.code) as file:
             file.write(code.encode())
     if files.decisions is not None:
-        if opened.table is None:
+        if given.table is None:
             raise NeedsError("--decisions needs a log that fits into memory. Use --save, or --code, for larger ones.")
-        write_decisions(learned.policy, opened.table.log, files.decisions)
-    for path in filter(None, (files.save, files.code, files.decisions)):
+        write_decisions(learned.policy, given.table.log, files.decisions)
+    for path in filter(None, (files.save, files.watch, files.code, files.decisions)):
         print(f"wrote {visible(str(path))}", file=sys.stderr)

@@ -57,13 +57,14 @@ def slim(policy: LearnedPolicy) -> LearnedPolicy:
     """Without what only training needs, and with its old policy by name where it is no plain one."""
     rule = policy.rule
     if isinstance(rule, ScoredRule):
-        rule = replace(rule, scorer=_slim_scorer(rule.scorer))
+        rule = replace(rule, scorer=slim_scorer(rule.scorer))
     return replace(policy, rule=rule)
 
 
-def _slim_scorer(scorer: Any) -> Any:
+def slim_scorer(scorer: Any) -> Any:
+    """A scorer without what only training needs."""
     if isinstance(scorer, ClusterScores):
-        return replace(scorer, model=_slim_scorer(scorer.model))
+        return replace(scorer, model=slim_scorer(scorer.model))
     if not isinstance(scorer, NetworkScores):
         return scorer
     model = scorer.model.in_numpy()
@@ -103,23 +104,26 @@ def _array(array: Array) -> dict[str, Any]:
 def read_policy(path: str | Path, logging: Any = None) -> Any:
     """A learned policy from its file. logging: the policy that it leans on, where the file says only that this is the
     logging policy of the log: that log, or its logging policy."""
-    path = Path(path)
+    document, known = read_document(path, FORMAT, "a learned policy"), getattr(logging, "logging", logging)
     try:
-        document = json.loads(path.read_text("utf-8"))
-        version = document["format"]
-        entry = document["policy"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise PolicyError(f"{path} is no file of a learned policy: {type(error).__name__} {error}.") from None
-    if version != FORMAT:
-        raise PolicyError(f"{path}: expected the format {FORMAT}; got {str(version)[:80]!r}.")
-    known = getattr(logging, "logging", logging)
-    try:
-        policy = restored(entry, known)
+        policy = restored(document["policy"], known)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise PolicyError(f"{path} does not hold a learned policy that can be used: {error}") from None
     if not isinstance(policy, LearnedPolicy):
         raise PolicyError(f"{path} holds a {type(policy).__name__} where a learned policy is expected.")
     return policy
+
+
+def read_document(path: str | Path, version: str, what: str) -> dict[str, Any]:
+    """The JSON document of a file, if it is of this format."""
+    try:
+        document = json.loads(Path(path).read_text("utf-8"))
+        found = document["format"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise PolicyError(f"{path} is no file of {what}: {type(error).__name__} {error}.") from None
+    if found != version:
+        raise PolicyError(f"{path}: expected the format {version}; got {str(found)[:80]!r}.")
+    return dict(document)
 
 
 def restored(entry: Any, logging: Policy | None) -> Any:
