@@ -49,7 +49,7 @@ DEFINITIONS: dict[str, Any] = {
     "estimate": record(
         estimator=TEXT, value=NUMBER, stderr=NUMBER, error=NUMBER, interval=ref("interval"),
         interval_without_bias={"anyOf": [ref("interval"), {"type": "null"}]}, n=COUNT, fingerprint=TEXT,
-        diagnostics=ref("diagnostics"),
+        assumes={"type": ["string", "null"]}, diagnostics=ref("diagnostics"),
     ),
     "answer": record(
         sentence=TEXT, metric=TEXT, policy=TEXT, baseline=TEXT, rows=COUNT, first_day={"type": ["string", "null"]},
@@ -73,7 +73,7 @@ DEFINITIONS: dict[str, Any] = {
             )
         ),
         estimator=TEXT, level=NUMBER, factor=NUMBER, differ=NUMBER, spread=NUMBER, kind=TEXT, sentence=TEXT,
-        metric=TEXT, baseline=TEXT, others_=several(ref("segments")),
+        metric=TEXT, baseline=TEXT, assumes={"type": ["string", "null"]}, others_=several(ref("segments")),
     ),
     "calibration": record(
         best=TEXT, kinds=several(TEXT), repeats=COUNT, n=COUNT, level=NUMBER, redrawn=TRUTH, sentence=TEXT,

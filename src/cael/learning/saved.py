@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
@@ -13,7 +14,7 @@ import numpy as np
 
 from cael.common.types import Array, frozen
 from cael.common.version import __version__
-from cael.common.whole import whole_file
+from cael.common.whole import write_whole
 from cael.embedding.exact.growing import Member
 from cael.embedding.exact.rewards import SparseRewards
 from cael.errors import InputError, PolicyError
@@ -22,6 +23,7 @@ from cael.learning.old_policy import ModelledOld
 from cael.learning.plays import Play
 from cael.learning.rules import ScoredRule, TreeRule
 from cael.learning.scorers import ClusterScores, LinearScores, NetworkScores, RidgeScores, SameScores
+from cael.learning.sound import UNUSABLE, refuse_unsound
 from cael.outcomes.linear import AdditiveOutcome, InteractingOutcome
 from cael.policies.label_fit import Basis, LabelModel
 from cael.policies.policy import Policy, Tabular, Uniform
@@ -38,19 +40,34 @@ PARTS: dict[str, type] = {
 SHORT = 64
 """Arrays of at most so many numbers are written out; longer ones as base64 of their bytes, low byte first."""
 KINDS = ("f4", "f8", "i8", "b1")
+WHAT = {"policy": "learned policy", "watch": "watch"}
 LOGGING = "logging"
 """In the place of an old policy that is the logging policy of whatever log the policy is read for."""
 
 
 def save_policy(policy: LearnedPolicy, path: str | Path, more: Mapping[str, Any] | None = None) -> Path:
     """Write a learned policy to a JSON file. more: facts beside it, which are not read again."""
-    path = Path(path)
+    return write_document(path, FORMAT, written(slim(policy)), more)
+
+
+def write_document(path: str | Path, version: str, entry: Any, more: Mapping[str, Any] | None = None) -> Path:
+    """Write a JSON file of this format, which holds an entry under the format's name, with its checksum."""
+    path, name = Path(path), name_of(version)
     if path.suffix.lower() != ".json":
-        raise InputError(f"a learned policy is saved to a file that ends in .json; got {str(path)!r}.")
-    document = {"format": FORMAT, "version": __version__, **(more or {}), "policy": written(slim(policy))}
-    with whole_file(path) as file:
-        file.write(json.dumps(document, allow_nan=False).encode())
+        raise InputError(f"a learned policy or a watch is saved to a file that ends in .json; got {str(path)!r}.")
+    document = {"format": version, "version": __version__, **(more or {}), "sha256": digest(entry), name: entry}
+    write_whole(path, json.dumps(document, allow_nan=False))
     return path
+
+
+def name_of(version: str) -> str:
+    """ "policy" of "cael.policy/1"."""
+    return version.partition(".")[2].partition("/")[0]
+
+
+def digest(entry: Any) -> str:
+    """The checksum of a policy in a file."""
+    return hashlib.sha256(json.dumps(entry, sort_keys=True).encode()).hexdigest()
 
 
 def slim(policy: LearnedPolicy) -> LearnedPolicy:
@@ -104,26 +121,36 @@ def _array(array: Array) -> dict[str, Any]:
 def read_policy(path: str | Path, logging: Any = None) -> Any:
     """A learned policy from its file. logging: the policy that it leans on, where the file says only that this is the
     logging policy of the log: that log, or its logging policy."""
-    document, known = read_document(path, FORMAT, "a learned policy"), getattr(logging, "logging", logging)
+    entry, known = read_document(path, FORMAT), getattr(logging, "logging", logging)
     try:
-        policy = restored(document["policy"], known)
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        return sound_policy(entry, known)
+    except UNUSABLE as error:
         raise PolicyError(f"{path} does not hold a learned policy that can be used: {error}") from None
+
+
+def sound_policy(entry: Any, logging: Policy | None) -> LearnedPolicy:
+    """The policy of an entry, if it is one."""
+    policy = restored(entry, logging)
     if not isinstance(policy, LearnedPolicy):
-        raise PolicyError(f"{path} holds a {type(policy).__name__} where a learned policy is expected.")
+        raise PolicyError(f"it is a {type(policy).__name__}.")
+    refuse_unsound(policy)
     return policy
 
 
-def read_document(path: str | Path, version: str, what: str) -> dict[str, Any]:
-    """The JSON document of a file, if it is of this format."""
+def read_document(path: str | Path, version: str) -> Any:
+    """The entry of a JSON file of this format, as it was saved."""
+    name = name_of(version)
     try:
         document = json.loads(Path(path).read_text("utf-8"))
         found = document["format"]
+        entry = document[name] if found == version else None
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise PolicyError(f"{path} is no file of {what}: {type(error).__name__} {error}.") from None
+        raise PolicyError(f"{path} is no file of a {WHAT[name]}: {type(error).__name__} {error}.") from None
     if found != version:
         raise PolicyError(f"{path}: expected the format {version}; got {str(found)[:80]!r}.")
-    return dict(document)
+    if digest(entry) != document.get("sha256"):
+        raise PolicyError(f"{path} was changed after it was saved: its checksum is another. Save the {name} again.")
+    return entry
 
 
 def restored(entry: Any, logging: Policy | None) -> Any:
@@ -157,11 +184,13 @@ def _logging(logging: Policy | None) -> Policy:
 
 def _restored_array(entry: Mapping[str, Any]) -> Array:
     kind, shape = entry["kind"], tuple(int(size) for size in entry["shape"])
-    if kind not in KINDS:
-        raise PolicyError(f"unknown kind of numbers {str(kind)[:20]!r}.")
+    if kind not in KINDS or min(shape, default=0) < 0:
+        raise PolicyError(f"unknown kind of numbers {str(kind)[:20]!r}, or a negative size.")
     dtype = np.dtype(kind).newbyteorder("<")
     if "values" in entry:
         flat = np.array(entry["values"], dtype=dtype)
+        if kind in ("i8", "b1") and flat.tolist() != entry["values"]:
+            raise PolicyError(f"expected numbers of the kind {kind}; got {str(entry['values'])[:80]}.")
     else:
         flat = np.frombuffer(base64.b64decode(entry["bytes"], validate=True), dtype=dtype)
     return frozen(flat.reshape(shape).astype(np.dtype(kind), copy=False))

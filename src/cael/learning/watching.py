@@ -12,14 +12,14 @@ from typing import Any, final
 import numpy as np
 
 from cael.common.types import Floats
-from cael.common.whole import whole_file
-from cael.errors import InputError, LogError, NeedsError, PolicyError
+from cael.errors import LogError, NeedsError, PolicyError
 from cael.judging.thresholds import DEFAULT
 from cael.learning.learned_policy import LearnedPolicy
 from cael.learning.old_policy import ModelledOld
-from cael.learning.saved import read_document, restored, slim, slim_scorer, written
+from cael.learning.saved import read_document, restored, slim, slim_scorer, sound_policy, write_document, written
 from cael.learning.scorers import NetworkScores
 from cael.learning.sequences import width
+from cael.learning.sound import UNUSABLE, refuse_strange_numbers
 from cael.log.batch import Batch
 from cael.log.logged import LoggedData
 from cael.policies.policy import probabilities
@@ -211,18 +211,12 @@ class Watch(Shown):
 
     def save(self, path: str | Path) -> Path:
         """Write everything to a JSON file, which `cael.read_watch` reads and `cael watch` goes on with."""
-        path = Path(path)
-        if path.suffix.lower() != ".json":
-            raise InputError(f"a watch is saved to a file that ends in .json; got {str(path)!r}.")
         state = {
             "first": self.first, "seen": list(self.seen), "sums": asdict(self.sums), "level": self.level,
             "min_lift": self.min_lift, "looks": [[look.n, look.lift, finite(look.bound)] for look in self.looks],
         }  # fmt: skip
-        document = {"format": FORMAT, "policy": written(slim(self.policy)), "state": state}
-        document["model"] = written(slim_scorer(self.model))
-        with whole_file(path) as file:
-            file.write(json.dumps(document, allow_nan=False).encode())
-        return path
+        parts = written(slim(self.policy)), written(slim_scorer(self.model))
+        return write_document(path, FORMAT, {**state, "policy": parts[0], "model": parts[1]})
 
 
 def finite(bound: float) -> float | None:
@@ -240,18 +234,16 @@ def parts_of(log: LoggedData) -> Iterator[tuple[Batch, np.ndarray]]:
 
 def read_watch(path: str | Path, logging: Any = None) -> Watch:
     """A watch from its file. logging: a log, or its logging policy, where the policy leans on that."""
-    document = read_document(path, FORMAT, "a watch")
-    known = getattr(logging, "logging", logging)
+    entry, known = read_document(path, FORMAT), getattr(logging, "logging", logging)
     try:
-        state = document["state"]
-        model = restored(document["model"], known)
-        looks = tuple(Look(n, lift, -math.inf if bound is None else bound) for n, lift, bound in state["looks"])
-        policy, sums = restored(document["policy"], known), Sums(**state["sums"])
-        watch = Watch(
-            policy, model, state["level"], state["min_lift"], state["first"], sums, looks, tuple(state["seen"])
-        )
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        looks = tuple(Look(n, lift, -math.inf if bound is None else bound) for n, lift, bound in entry["looks"])
+        policy, model = sound_policy(entry["policy"], known), restored(entry["model"], known)
+        refuse_strange_numbers(model)
+        if not isinstance(model, NetworkScores):
+            raise PolicyError(f"its model is a {type(model).__name__}.")
+        return Watch(
+            policy, model, entry["level"], entry["min_lift"], entry["first"], Sums(**entry["sums"]), looks,
+            tuple(entry["seen"]),
+        )  # fmt: skip
+    except UNUSABLE as error:
         raise PolicyError(f"{path} does not hold a watch that can be used: {error}") from None
-    if not isinstance(policy, LearnedPolicy) or not isinstance(model, NetworkScores):
-        raise PolicyError(f"{path} does not hold a watch of a learned policy.")
-    return watch

@@ -103,7 +103,7 @@ class Plan(Shown):
         size = f"This log of {self.n:,} rows can detect a lift of {self.detectable or 0:.4g}."
         need = f"That is enough for {goal}, which takes {self.rows_needed or 0:,} rows."
         if self.rows_needed is None:
-            need = f"No number of rows of the old policy detects {goal}: it never plays what is asked about."
+            need = f"No number of rows of the logging policy detects {goal}: it never plays what is asked about."
         elif self.more_rows:
             need = f"To detect {goal} takes {self.rows_needed:,} rows, {self.more_rows:,} more than there are."
         share = f"With {self.rows:,} new rows, no share of uniform exploration is enough."
@@ -348,6 +348,6 @@ def _doubts(problem: Problem, limits: Thresholds) -> tuple[Check, ...]:
     checks = [graded("effective_rows", size, limits, (f"{message}.", f"{message}: it is a rough guess."))]
     mass = problem.unsupported_mass
     if mass is not None and mass > 0:
-        message = f"{mass:.1%} of the new policy's decisions are actions that the old policy never plays: explore."
+        message = f"{mass:.1%} of the new policy's decisions are actions that the logging policy never plays: explore."
         checks.append(graded("support", mass, limits, (message, message), ("unsupported_mass", mass)))
     return tuple(checks)
