@@ -46,9 +46,10 @@ PEERS = ("obp", "econml", "vw")
 def world_log(name: str, seed: int) -> tuple[cael.LoggedData, dict[str, Any]]:
     """A log, and test rows with their expected rewards and the old policy there."""
     world, n = world_of(name)
-    log, test = world.sample(n, seed), world.sample(TEST, 10**6)
-    old = probabilities(test.logging, test.whole)
-    return log, {"test": test.whole, "q": np.asarray(means_of(world)(test.whole)), "old": old}
+    log, test = world.sample(n, seed), world.sample(TEST, 10**6).whole
+    if hasattr(world, "_population"):  # members of a fixed population: the first of them, which are in no order
+        test = world._population.batch(np.arange(min(TEST, len(world._population.contexts))))
+    return log, {"test": test, "q": np.asarray(means_of(world)(test)), "old": probabilities(log.logging, test)}
 
 
 def trial_log(seed: int) -> tuple[cael.LoggedData, dict[str, Any]]:
