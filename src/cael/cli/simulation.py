@@ -140,7 +140,7 @@ def example(
         print(f"wrote {path}")
 
 
-def schema(document: Literal["evaluation", "comparison", "audit", "plan", "learned"] = "evaluation") -> None:
+def schema(document: Literal["evaluation", "comparison", "audit", "plan", "learned", "watch"] = "evaluation") -> None:
     """Print the JSON Schema of what --format json prints.
 
     Parameters
