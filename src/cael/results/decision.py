@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, final
 
+from cael.results.notebook import paragraphs
 from cael.results.sheet import Note
 
 BOUNDS = {"within": "within its bound", "beyond": "beyond its bound", "open": "not settled"}
@@ -46,6 +47,9 @@ class Decision:
     def to_dict(self) -> dict[str, Any]:
         """Plain types, ready for JSON."""
         return {**asdict(self), "reasons": list(self.reasons)}
+
+    def _repr_html_(self) -> str:
+        return paragraphs([self.note()])
 
     def note(self) -> Note:
         """The decision, in words."""

@@ -15,6 +15,7 @@ from cael.inference.shares import chance_positive, relative_interval
 from cael.judging.remedies import advice_on
 from cael.judging.verdict import Verdict
 from cael.results.decision import Decision, enough, rough
+from cael.results.notebook import paragraphs
 from cael.results.scope import Scope
 from cael.results.sheet import Note, level_text
 
@@ -27,7 +28,7 @@ CHANCE = "one minus the one-sided p-value, by a normal approximation"
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Headline:
     """The answer about one policy and metric.
 
@@ -48,6 +49,12 @@ class Headline:
     factor: float
     decision: Decision
     verdict: Verdict
+
+    def __repr__(self) -> str:
+        return f"Headline({self.sentence})"
+
+    def _repr_html_(self) -> str:
+        return paragraphs(self.notes())
 
     @property
     def trusted(self) -> bool:
