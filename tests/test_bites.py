@@ -24,8 +24,8 @@ from cael.engine.score import Score
 from cael.estimators.marginal import encoder
 from cael.estimators.selection import slope
 from cael.inference.diagnostics import Diagnostics, TrainingFacts, doubts
-from cael.inference.estimate import ScoreRange
 from cael.inference.intervals import Interval
+from cael.inference.score_range import ScoreRange
 from cael.inference.shrinkage import cochran, shrink
 from cael.inference.weights import tail_index
 from cael.judging.checks import beyond_chance, hidden
@@ -371,7 +371,7 @@ def facts(**changed):
     return Diagnostics(**{"n": 1000, "tail_index": 0.5, "unsupported_mass": 0.0, **plain, **changed})
 
 
-TRAINED = TrainingFacts(1, {}, False, 0.0, 0.0, 0.0, 1.0, True)
+TRAINED = TrainingFacts(1, {}, False, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, True)
 
 
 @pytest.mark.parametrize(

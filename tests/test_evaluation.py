@@ -122,6 +122,7 @@ def test_json_and_html(evaluation):
         "error",
         "interval",
         "interval_without_bias",
+        "assumes",
         "n",
         "fingerprint",
         "diagnostics",

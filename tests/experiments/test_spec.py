@@ -7,7 +7,7 @@ from cael.experiments import registry
 from cael.experiments.logs import world_of
 from cael.experiments.spec import NAMES, load, parse
 
-RUNS = {"samples": 100}
+RUNS = {"samples": 100, "ablation": 60, "inputs": 60}
 VALUES = {
     "actions": [50, 100, 1000, 1500],
     "logging": [-1.0, -0.5, 0.0, 0.5, 1.0],

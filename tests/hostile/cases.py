@@ -510,13 +510,3 @@ def damaged() -> dict[str, Case]:
 
 
 TABLES = (extremes, ids, tomls, options, specs, objects, json_cells, signs, damaged)
-
-
-def all_cases() -> dict[str, Case]:
-    """Every case by its name; no two have the same."""
-    cases: dict[str, Case] = {}
-    for table in TABLES:
-        made = table()
-        assert not cases.keys() & made.keys()
-        cases |= made
-    return cases

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -87,6 +88,9 @@ COMMANDS = {
                         "out/report.html"),
     "compare": Command(("compare", "log.parquet", *LOG, "--policy", "uniform"), "cael.results.comparison:comparison_of",
                        "report.html", "out/report.html"),
+    "learn": Command(("learn", "learn.parquet", "--candidates", "tree", "--save", "out/policy.json", "--decisions",
+                      "out/decisions.csv", "--code", "out/policy.py"), "cael.learning.learner:chosen", "report.html",
+                     "out/report.html"),
     "reproduce": Command(("reproduce", "small.toml", "--jobs", "1"), "cael.experiments.trial:run",
                          "small/claims.json", "out", ()),
 }  # fmt: skip
@@ -97,9 +101,18 @@ def prepare(folder: Path, runs: int = 2) -> Path:
     """A folder with a log, an experiment and an empty folder out/."""
     folder.mkdir(exist_ok=True)
     pq.write_table(pa.table(columns()), folder / "log.parquet")
+    pq.write_table(pa.table(learnable()), folder / "learn.parquet")
     written(folder, runs)
     (folder / "out").mkdir()
     return folder
+
+
+def learnable(n: int = 240) -> dict[str, Any]:
+    """A log from which a tree can be learned: the best action follows the sign of the context."""
+    rng = np.random.default_rng(0)
+    x, action = rng.normal(size=n).round(3), np.arange(n) % 3
+    reward = ((action == (x > 0)) + 0.1 * rng.random(n)).round(3)
+    return {"action": action, "reward": reward, "propensity": np.full(n, 1 / 3), "x_0": x}
 
 
 def start(command: list[str], folder: Path, *, without_rights: bool = False, **more: Any) -> subprocess.Popen:
@@ -134,7 +147,7 @@ def until_paused(process: subprocess.Popen) -> None:
     raise AssertionError(f"it ended before it paused: {lines}")
 
 
-OWN = re.compile(rb"cael (evaluate|compare) [^<]*")
+OWN = re.compile(rb"cael (evaluate|compare|learn) [^<]*")
 """A page says by which command it was made, with the cluster's address."""
 
 

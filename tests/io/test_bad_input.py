@@ -189,7 +189,7 @@ CASES: dict[str, Case] = {
     "rows of mixed lengths": log(lambda f: raw(f, TEXT + "0,1,0.5,0\n1,1\n"), "Row #3: Expected 4 columns, got 2"),
     "not UTF-8, in the actions": log(
         lambda f: raw(f, (TEXT + "é,1,0.5,0\nb,0,0.5,1\n").encode("latin-1")),
-        "'action' is not valid UTF-8|log.csv is not valid UTF-8 text: .* invalid UTF8 data",
+        "'action' holds binary|log.csv is not valid UTF-8 text: .* invalid UTF8 data",
     ),
     "not UTF-8, in the names of columns": log(
         lambda f: raw(f, "é,reward\na,1\nb,0\n".encode("latin-1")), "names of the columns are not valid UTF-8"

@@ -11,6 +11,7 @@ import cael
 from cael.errors import InputError, NeedsError, PolicyError
 from cael.learning.candidates import KINDS
 from cael.learning.decisions import COLUMNS, decisions_of, write_decisions
+from cael.learning.saved import digest
 from cael.policies.policy import probabilities
 
 
@@ -65,6 +66,10 @@ def test_files_that_are_wrong_are_refused(log, change, match, tmp_path):
     document = json.loads(path.read_text())
     change(document)
     path.write_text(json.dumps(document))
+    if "policy" in document and "expected" not in match:
+        with pytest.raises(PolicyError, match="was changed after it was saved"):
+            cael.read_policy(path)
+        path.write_text(json.dumps({**document, "sha256": digest(document["policy"])}))
     with pytest.raises(PolicyError, match=match):
         cael.read_policy(path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,12 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from cael.cli.decide import measuring
 from cael.cli.large import Large, Opened, open_large
-from cael.cli.options import Columns_, Flag, Judging, Log, MaybeWhole, Out, Printed, Reading, Whole
+from cael.cli.options import Columns_, Flag, Guardrails, Judging, Log, MaybeWhole, Out, Printed, Reading, Whole
 from cael.cli.output import Facts, facts_in_memory, save_report, show, writable
+from cael.errors import InputError, NeedsError
 
 if TYPE_CHECKING:
     from cael.learning.advice import Learned
+    from cael.results.metric import Metric
 
 OK, KEPT = 0, 4
 """Exit codes: KEPT with --gate, where the decision is to keep the old policy."""
@@ -60,6 +64,7 @@ def learn(
     candidates: Annotated[Sequence[str], Parameter(consume_multiple=True, negative=())] = (),
     depth: Whole = 2,
     limits: Constraints | None = None,
+    guardrail: Guardrails = None,
     level: float = 0.95,
     certify: float = 0.4,
     budget: float | None = None,
@@ -76,7 +81,7 @@ def learn(
     Parameters
     ----------
     candidates
-        Kinds of policies to try: best_arm, linear, ridge, cael, clusters, tree; all of them if not given.
+        Kinds of policies to try: best_arm, linear, ridge, cael, clusters, likelihood, tree; all of them if not given.
     depth
         Questions of a tree, one below the other.
     level
@@ -91,24 +96,41 @@ def learn(
     from cael.learning.learner import DEFAULT
     from cael.learning.learner import learn as learned_from
 
+    columns, metrics = measuring(columns, guardrail)
     settings, must, where = reading or Reading(), limits or Constraints(), files or Files()
     writable(out)
-    check_files(where)
+    check_files(where, log)
     opened = open_large(log, columns, settings, large or Large(), [])
+    if where.decisions is not None and opened.table is None:
+        raise NeedsError("--decisions needs a log that fits into memory. Use --save, or --code, for larger ones.")
     learned = learned_from(
         opened.rows, candidates=tuple(candidates) or DEFAULT, depth=depth, min_lift=must.min_lift,
         max_changed=must.max_changed, explore=must.explore, max_actions=must.max_actions, single=must.single,
-        level=level, certify=certify, budget=budget, seed=settings.seed, thresholds=(judging or Judging()).limits(),
+        guardrails=bounds_of(metrics), level=level, certify=certify, budget=budget, seed=settings.seed,
+        thresholds=(judging or Judging()).limits(),
     )  # fmt: skip
-    facts = facts_of(opened)
+    facts, code = facts_of(opened), code_of(where, learned)
     show(learned, format, kind="learned", facts=facts, after=learned.explain().splitlines())
-    write_files(where, learned, opened)
+    write_files(where, learned, opened, code)
     if out is not None and facts is not None:
         save_report(
             out, facts, learned.policy.kind, evaluation=learned.evaluation, seed=settings.seed, learned=learned,
             plan=learned.plan,
         )  # fmt: skip
     return KEPT if gate and not learned.ships else OK
+
+
+def bounds_of(metrics: Sequence[Metric]) -> list[Metric]:
+    """The guardrails among the metrics; what is learned by is the reward alone."""
+    from cael.errors import InputError
+
+    goals = [metric for metric in metrics if not metric.guardrail]
+    if len(goals) > 1 or any(metric != type(metric)(metric.column) for metric in goals):
+        raise InputError(
+            "learn maximises one reward, a column of the log: name it with --reward, and bounds on other metrics with "
+            f"--guardrail. Got the metrics {', '.join(metric.label for metric in goals)}."
+        )
+    return [metric for metric in metrics if metric.guardrail]
 
 
 def facts_of(opened: Opened) -> Facts:
@@ -123,37 +145,45 @@ def facts_of(opened: Opened) -> Facts:
     )  # fmt: skip
 
 
-def check_files(files: Files) -> None:
-    """Refuse files that cannot be written, before the work is done."""
-    from cael.errors import InputError
-
+def check_files(files: Files, log: str) -> None:
+    """Refuse files that cannot be written, and the log itself, before the work is done."""
     kinds = {"save": (".json",), "decisions": (".csv", ".parquet"), "code": (".py", ".sql")}
     for name, endings in kinds.items():
         path = getattr(files, name)
-        if path is not None and path.suffix.lower() not in endings:
+        if path is None:
+            continue
+        if path.suffix.lower() not in endings:
             raise InputError(f"--{name} writes to a file that ends in {' or '.join(endings)}; got {str(path)!r}.")
-        if path is not None and not path.parent.is_dir():
+        if not path.parent.is_dir():
             raise InputError(f"--{name}: there is no folder {path.parent}.")
+        if path.is_dir():
+            raise InputError(f"--{name}: {path} is a folder; name a file.")
+        if (
+            path.exists()
+            and Path(log).exists()
+            and (path.samefile(log) or Path(log).resolve() in path.resolve().parents)
+        ):
+            raise InputError(f"--{name}: {path} is a file of the log, which would be written over. Name another file.")
 
 
-def write_files(files: Files, learned: Learned, opened: Opened) -> None:
+def code_of(files: Files, learned: Learned) -> str:
+    """The policy as code, where that is asked for."""
+    if files.code is None:
+        return ""
+    return learned.to_sql() if files.code.suffix.lower() == ".sql" else learned.to_python()
+
+
+def write_files(files: Files, learned: Learned, opened: Opened, code: str) -> None:
     """Write what was asked for, and say so."""
-    import sys
-
     from cael.common.visible import visible
-    from cael.common.whole import whole_file
-    from cael.errors import NeedsError
+    from cael.common.whole import write_whole
     from cael.learning.decisions import write_decisions
 
     if files.save is not None:
         learned.save(files.save)
     if files.code is not None:
-        code = learned.to_sql() if files.code.suffix.lower() == ".sql" else learned.to_python()
-        with whole_file(files.code) as file:
-            file.write(code.encode())
-    if files.decisions is not None:
-        if opened.table is None:
-            raise NeedsError("--decisions needs a log that fits into memory. Use --save, or --code, for larger ones.")
+        write_whole(files.code, code)
+    if files.decisions is not None and opened.table is not None:
         write_decisions(learned.policy, opened.table.log, files.decisions)
     for path in filter(None, (files.save, files.code, files.decisions)):
         print(f"wrote {visible(str(path))}", file=sys.stderr)

@@ -49,7 +49,7 @@ DEFINITIONS: dict[str, Any] = {
     "estimate": record(
         estimator=TEXT, value=NUMBER, stderr=NUMBER, error=NUMBER, interval=ref("interval"),
         interval_without_bias={"anyOf": [ref("interval"), {"type": "null"}]}, n=COUNT, fingerprint=TEXT,
-        diagnostics=ref("diagnostics"),
+        assumes={"type": ["string", "null"]}, diagnostics=ref("diagnostics"),
     ),
     "answer": record(
         sentence=TEXT, metric=TEXT, policy=TEXT, baseline=TEXT, rows=COUNT, first_day={"type": ["string", "null"]},
@@ -73,7 +73,7 @@ DEFINITIONS: dict[str, Any] = {
             )
         ),
         estimator=TEXT, level=NUMBER, factor=NUMBER, differ=NUMBER, spread=NUMBER, kind=TEXT, sentence=TEXT,
-        metric=TEXT, baseline=TEXT, others_=several(ref("segments")),
+        metric=TEXT, baseline=TEXT, assumes={"type": ["string", "null"]}, others_=several(ref("segments")),
     ),
     "calibration": record(
         best=TEXT, kinds=several(TEXT), repeats=COUNT, n=COUNT, level=NUMBER, redrawn=TRUTH, sentence=TEXT,
@@ -132,8 +132,8 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
     "learned": record(
         reading_=ref("reading"), decision={"enum": ["ship", "keep"]}, reasons=several(TEXT), sentence=TEXT, policy=TEXT,
         candidate=TEXT, lift=NUMBER, bound=NUMBER, level=NUMBER, changed=NUMBER, rows_learned=COUNT,
-        rows_certified=COUNT, limits={"type": "object"}, notes=several(TEXT), explanation=TEXT,
-        path=several(
+        rows_certified=COUNT, limits={"type": "object"}, guardrails=several({"type": "object"}), notes=several(TEXT),
+        explanation=TEXT, path=several(
             record(
                 candidate=TEXT, play=TEXT, lift=NUMBER, error=NUMBER, second=NUMBER, changed=NUMBER, share=NUMBER,
                 promise=NUMBER, chosen=TRUTH,

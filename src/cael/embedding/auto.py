@@ -112,7 +112,16 @@ class Auto(Estimator):
         note = f"Auto chose {winner.estimator.split('(')[0]} from {len(estimates)} candidates."
         d = replace(winner.diagnostics, choices=len(estimates), path=(*path, *winner.diagnostics.path))
         d = with_warnings(d, (note, *left_out))
-        return replace(winner, estimator=self.name, diagnostics=d, score_range=None)
+        unbiased = unbiased_among(winner, estimates)
+        return replace(winner, estimator=self.name, diagnostics=d, score_range=None, unbiased=unbiased)
+
+
+def unbiased_among(winner: Estimate, estimates: Sequence[Estimate]) -> tuple[Estimate, ...]:
+    """What the interval of a blend is no wider than: the widest of the other candidates, and its own unbiased end."""
+    if not winner.unbiased:
+        return ()
+    others = [estimate for estimate in estimates if estimate is not winner]
+    return tuple(replace(other, unbiased=winner.unbiased) for other in others) or winner.unbiased
 
 
 def worth(asking: Asking, target: int, rows: int) -> float:

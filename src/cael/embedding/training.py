@@ -1,8 +1,9 @@
 """One training loop for every network: (network, data, loss, settings, seeds) -> (parameters, history).
 
 Everything has a leading trial axis T: many trials, or the folds of one log, are trained at once, and each draws its
-random numbers from its own stream, so a trial's numbers do not depend on its neighbours or on the device. (Trials share
-the batch size, which is at most the rows of the shortest.)
+random numbers from its own stream. All is computed in 64 bits, and no trial waits for another: an estimate is the same
+alone, beside any neighbours and on any device, but for the rounding of sums, which training does not amplify (0063).
+(Trials share the batch size, which is at most the rows of the shortest.)
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from cael.embedding.network import Network, Parameters
 from cael.embedding.settings import Training
 from cael.embedding.stream import Stream
 from cael.embedding.tensors import Torch, deterministic
+from cael.errors import InputError
 
 Loss: TypeAlias = Callable[[Parameters, "Step"], tuple[Tensor, dict[str, Tensor]]]
 """(parameters, step) -> the total loss of each trial (T,), and named parts (T,) for the history."""
@@ -60,13 +62,14 @@ def train(
     stream = Stream(seeds, Torch(data.x.device))
     parameters = network.init(stream)
     learned = [p.requires_grad_() for name, p in parameters.items() if not name.startswith("running")]
-    optimiser = torch.optim.AdamW(learned, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
+    optimiser = _optimiser(learned, settings)
     rows, watched = _split(data.rows, settings.holdout, stream)
     batches = Batches(rows, settings.batch_size, stream)
     watch = _Watch(network, data, watched, settings)
-    with deterministic(), progress(label, settings.iterations) as advance:
-        for iteration in range(settings.iterations):
-            record = iteration % settings.check_every == 0 or iteration == settings.iterations - 1
+    steps = settings.steps(int(batches.lengths.min()))
+    with deterministic(), progress(label, steps) as advance:
+        for iteration in range(steps):
+            record = iteration % settings.check_every == 0 or iteration == steps - 1
             masks = network.masks(stream, batches.size)
             total, parts = loss(parameters, step_at(data, batches.next(), masks, record))
             optimiser.zero_grad(set_to_none=True)
@@ -75,7 +78,26 @@ def train(
             advance(1)
             if record and watch.record(iteration, {"total": total, **parts}, parameters):
                 break
+    _check_finite(watch, settings)
     return watch.result(parameters), watch.histories()
+
+
+def _check_finite(watch: _Watch, settings: Training) -> None:
+    """Refuse a training whose loss grew without bound."""
+    lost = [step for step, total in zip(watch.iterations, watch.losses.get("total", []), strict=False)
+            if not np.isfinite(total).all()]  # fmt: skip
+    if lost:
+        raise InputError(
+            f"the training diverged: its loss is not finite at step {lost[0]}. Lower learning_rate, which is "
+            f"{settings.learning_rate:g}."
+        )
+
+
+def _optimiser(learned: list[Tensor], settings: Training) -> torch.optim.Optimizer:
+    """Adam, or plain steps; weight decay is the same term in both."""
+    if settings.optimiser == "gradient":
+        return torch.optim.SGD(learned, lr=settings.learning_rate, weight_decay=settings.weight_decay)
+    return torch.optim.AdamW(learned, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
 
 
 def _split(rows: Sequence[Tensor], holdout: float, stream: Stream) -> tuple[list[Tensor], list[Tensor]]:

@@ -29,9 +29,11 @@ def distinct_actions(tasks: tuple[Task, ...], column: str, types: dict[str, Any]
 
 def distinct_of(work: tuple[str, dict[str, Any]], task: Task) -> Distinct:
     import pyarrow.compute as pc
+    import pyarrow.types as t
 
     column, types = work
     distinct: set[Any] = set()
     for batch in batches(task, [column], 2**17, types):
-        distinct.update(cells.labels(column, [pc.unique(cells.plain(batch.column(0)))])[1])
+        chunk = cells.plain(batch.column(0))
+        distinct.update(cells.labels(column, [chunk if t.is_nested(chunk.type) else pc.unique(chunk)])[1])
     return Distinct(distinct)

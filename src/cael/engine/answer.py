@@ -21,10 +21,11 @@ from cael.engine.predictions import Predictions
 from cael.engine.score import Score
 from cael.engine.tally import Changed, Tally
 from cael.engine.work import Work
-from cael.errors import LogError, SupportError
+from cael.errors import LARGEST, LogError, SupportError
 from cael.inference.diagnostics import FEW_CLUSTERS, Diagnostics, WeightFacts, few_clusters, with_warnings
-from cael.inference.estimate import Estimate, ScoreRange
+from cael.inference.estimate import Estimate
 from cael.inference.reach import ends_of
+from cael.inference.score_range import ScoreRange
 from cael.log.held import EngineLog, Held
 from cael.log.targets import Target
 from cael.policies.fitted import LoggingFit
@@ -304,6 +305,12 @@ def refuse_no_support(largest: float, unsupported: float | None) -> None:
             "the target has no support at all in this log: it gives probability 0 to every action that was "
             "logged. No weighting can say anything about it; collect data with exploration, or use DM, which "
             "extrapolates by a model."
+        )
+    if 0 < largest < 1 / LARGEST:
+        raise SupportError(
+            f"the largest importance weight is {largest:.3g}: the target hardly ever takes an action that was logged. "
+            "No weighting can say anything about it; collect data with exploration, or use DM, which extrapolates by a "
+            "model."
         )
 
 

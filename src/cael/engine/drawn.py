@@ -204,6 +204,7 @@ def with_logging(log: Any, sample: Sample) -> LoggedData:
             rows.contexts, rows.actions, rows.rewards, propensities=sample.piece.propensities, logging=logging,
             n_actions=rows.n_actions, action_features=rows.action_features, clusters=rows.clusters,
             timestamps=sample.piece.times, eligible=rows.eligible, copy=False,
+            metrics=dict(zip([measure.column for measure in log.measures[1:]], sample.piece.metrics, strict=True)),
         )  # fmt: skip
     except Contradicted:
         refuse_rows_of(log)

@@ -34,7 +34,8 @@ from cael.engine.steadying import pooled_of, second_of, steady
 from cael.errors import SupportError
 from cael.inference.diagnostics import NOT_TRAINED as NOT_TRAINED
 from cael.inference.diagnostics import Diagnostics, weighted_by, with_fit
-from cael.inference.estimate import Estimate, ScoreRange
+from cael.inference.estimate import Estimate
+from cael.inference.score_range import ScoreRange
 from cael.inference.weight_rules import WeightRule
 
 MODEL_BIAS = "The interval assumes that the outcome model is right on average: a bias of the model is not in it."

@@ -93,8 +93,11 @@ def ridge_sums(log: EngineLog, folds: int, halves: int, seed: int, by_action: bo
     """The sums of a pass over the log, of all the metrics that it measures."""
     probe = log.probe(contexts=True)
     reading = log.reading(contexts=True, propensities=False)
-    r_shifts = tuple(float(r.mean()) if len(probe) else 0.0 for r in (probe.rewards, *probe.metrics))
-    work = RidgeWork(reading, folds, halves, seed, probe.contexts.mean(axis=0), r_shifts, by_action)
+    x, rewards = probe.contexts, (probe.rewards, *probe.metrics)
+    if not len(probe):  # every row is flawed, which the pass will say
+        x, rewards = np.zeros((1, x.shape[1])), tuple(np.zeros(1) for _ in rewards)
+    r_shifts = tuple(float(r.mean()) for r in rewards)
+    work = RidgeWork(reading, folds, halves, seed, x.mean(axis=0), r_shifts, by_action)
     return reduced(ridge_run, work, log)
 
 

@@ -15,9 +15,10 @@ from cael.engine.parts import Form, Part, WholePart, form_part
 from cael.errors import NeedsError
 from cael.estimators.problem import Problem
 from cael.inference.diagnostics import Diagnostics, with_fit
-from cael.inference.estimate import Estimate, ScoreRange
+from cael.inference.estimate import Estimate
 from cael.inference.intervals import stderr
 from cael.inference.reach import ends_of
+from cael.inference.score_range import ScoreRange
 from cael.log.logged import LoggedData
 from cael.policies.given import PolicyLike
 

@@ -139,14 +139,16 @@ def baselines(trials: int, device: str) -> list[Job]:
         "NetworkDM": cael.NetworkDM(cael.NetworkOutcome(training=training)),
         "AELMIPS, repository settings": cael.AELMIPS(device=device),
         "AELMIPS, trained": cael.AELMIPS("trained", device=device),
-        "CAELMIPS, preset paper": cael.CAELMIPS(training=training),
+        "CAELMIPS, preset constant-posterior": cael.CAELMIPS(training=training),
     }
     return [Job(name, estimator, trials) for name, estimator in panel.items()]
 
 
 def reward_only(name: str, trials: int, device: str, first: int = 0) -> Job:
     settings = {"alpha": 0.0, "beta": 0.0}
-    estimator = cael.CAELMIPS(objective=objective("paper", **settings), training=cael.Training(device=device))
+    estimator = cael.CAELMIPS(
+        objective=objective("constant-posterior", **settings), training=cael.Training(device=device)
+    )
     return Job(name, estimator, trials, first, settings=settings)
 
 
@@ -156,7 +158,7 @@ def table(trials: int, device: str) -> list[Job]:
     jobs = [*baselines(trials, device), reward_only("reward loss only (alpha = beta = 0)", trials, device)]
     for through, inside, features, n in product((False, True), (True, False), ("e", "xe"), ("dataset", "batch")):
         changes = {"posterior_gradient": through, "reward_gradient": inside, "features": features, "variance_n": n}
-        reading = cael.CAELMIPS(objective=objective("paper", **changes), training=training)
+        reading = cael.CAELMIPS(objective=objective("constant-posterior", **changes), training=training)
         jobs.append(Job(" ".join(f"{k}={v}" for k, v in changes.items()), reading, trials, settings=changes))
     return jobs
 
@@ -165,11 +167,13 @@ def literal(trials: int) -> list[Job]:
     """The two inner solvers side by side, on the CPU: scikit-learn from scratch on each batch, and ours."""
     return [
         Job(
-            f"preset paper, inner={inner}, on the CPU", cael.CAELMIPS(objective=objective("paper", inner=inner)),
-            trials, settings={"inner": inner},
+            f"inner={inner}, on the CPU",
+            cael.CAELMIPS(objective=objective("constant-posterior", inner=inner)),
+            trials,
+            settings={"inner": inner},
         )
         for inner in ("sklearn", "softmax")
-    ]  # fmt: skip
+    ]
 
 
 GRID: dict[str, tuple[Any, ...]] = {
@@ -208,14 +212,14 @@ def search(trials: int, device: str, count: int, make: Callable[[Sequence[Job]],
         for prefix, change in (("again: ", {}), ("constant: ", {"posterior_gradient": False}))
     ]
     preset = cael.CAELMIPS(training=cael.Training(device=device))
-    again.append(Job("again: preset paper", preset, trials, AGAIN))
+    again.append(Job("again: preset constant-posterior", preset, trials, AGAIN))
     make([*again, reward_only("again: reward loss only", trials, device, AGAIN)])
 
 
 def search_job(drawn: dict[str, Any], trials: int, first: int, device: str, prefix: str) -> Job:
     kept = {k: v for k, v in drawn.items() if k not in ("learning_rate", "iterations", "change")}
     estimator = cael.CAELMIPS(
-        objective=objective("through", **kept),
+        objective=objective("through-posterior", **kept),
         training=cael.Training(
             iterations=int(drawn["iterations"]), learning_rate=float(drawn["learning_rate"]), device=device
         ),

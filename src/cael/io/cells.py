@@ -136,6 +136,15 @@ def _text_numbers(chunk: Any) -> tuple[Floats, Ints, str]:
     return values, np.array(wrong, dtype=np.intp), repr(cells[wrong[0]][:40]) if wrong else ""
 
 
+def is_written_number(cell: str) -> bool:
+    """Whether text is a number, as `numbers` reads it."""
+    try:
+        float(cell if "_" not in cell else "")
+    except ValueError:
+        return False
+    return True
+
+
 def _joined(parts: list[Array], dtype: Any) -> Array:
     joined = parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.empty(0)
     return joined.astype(dtype, copy=False)
@@ -188,8 +197,11 @@ def _label_chunk(column: str, chunk: Any) -> Any:
 
     chunk = plain(chunk)
     if t.is_binary(chunk.type) or t.is_large_binary(chunk.type):
-        raise InputError(f"column {column!r} is not valid UTF-8. Save the file as UTF-8.")
+        raise InputError(
+            f"column {column!r} holds {chunk.type}: bytes, or text that is not valid UTF-8. Write it as UTF-8 text."
+        )
     if is_text(chunk.type):
+        _refuse_nul(column, chunk)
         return without(chunk, pc.equal(chunk, ""))
     if t.is_floating(chunk.type):
         return _whole_floats(column, chunk)
@@ -202,6 +214,18 @@ def _label_chunk(column: str, chunk: Any) -> Any:
     if t.is_temporal(chunk.type):
         return chunk.cast(pa.string())
     raise InputError(f"column {column!r} must hold whole numbers or text; it holds {chunk.type}.")
+
+
+def _refuse_nul(column: str, chunk: Any) -> None:
+    """Refuse labels that end in NUL: numpy drops it, and two of them could become one."""
+    import pyarrow.compute as pc
+
+    ends = pc.ends_with(chunk, "\x00").fill_null(False)
+    if pc.any(ends).as_py():
+        raise InputError(
+            f"column {column!r} has a label that ends in the character NUL, such as {chunk.filter(ends)[0].as_py()!r}. "
+            "Take it away; it may be the filling of a field of fixed width."
+        )
 
 
 def _whole_floats(column: str, chunk: Any) -> Any:

@@ -110,8 +110,9 @@ def open_csv(
     from pyarrow import csv
 
     with path.open("rb") as content:
-        if content.read(2) in (b"\xff\xfe", b"\xfe\xff"):
-            raise InputError(f"{path} is UTF-16 text: expected UTF-8. Save the file as UTF-8.")
+        first = content.read(4)
+    if first[:2] in (b"\xff\xfe", b"\xfe\xff") or (len(first) > 1 and not first[0] * first[1]):
+        raise InputError(f"{path} is UTF-16 text: expected UTF-8. Save the file as UTF-8.")
     tab = path.name.lower().endswith((".tsv", ".tsv.gz"))
     return csv.open_csv(
         path,

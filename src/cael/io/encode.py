@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias, final
@@ -222,13 +222,23 @@ def _one_hot(name: str, chunks: list[Any]) -> tuple[Floats, list[Flaw], list[str
             f"column {name!r} holds text with {len(distinct):,} different values, more than {MAX_CATEGORIES}: as a "
             "context it would become as many columns. Group the values, describe them by numbers, or leave it out."
         )
-    notes = []
+    notes = [*_almost_numbers(name, distinct)]
     if missing:  # a missing category is a category
-        notes = [f"Column {name!r} is missing in {len(missing[0].rows):,} rows; they are a category of their own."]
+        notes += [f"Column {name!r} is missing in {len(missing[0].rows):,} rows; they are a category of their own."]
         codes, distinct = np.where(codes < 0, len(distinct), codes), [*distinct, None]
     block = np.zeros((len(codes), len(distinct)))
     block[np.arange(len(codes)), codes] = 1.0
     return block, [], notes
+
+
+def _almost_numbers(name: str, distinct: Sequence[str]) -> Iterator[str]:
+    """What to say of categories of which nearly all are numbers."""
+    strange = [label for label in distinct if not cells.is_written_number(label)]
+    if strange and len(strange) <= len(distinct) // 10:
+        yield (
+            f"Column {name!r} is text, and {len(distinct) - len(strange)} of its {len(distinct)} values are numbers; "
+            f"{strange[0]!r} is not. Each value became a category: correct the column if it should be numbers."
+        )
 
 
 def columns_of(source: Source, names: str, what: str) -> list[str]:

@@ -133,9 +133,14 @@ def skewness(best: Estimate, limits: Thresholds) -> Check:
 
 
 def reward_tail(log: LoggedData, limits: Thresholds) -> Check:
-    """Whether the log shows the large rewards; a skewness cannot say so, since that of a log without them is small."""
+    """Whether the log shows the extreme rewards; a skewness cannot say so, since that of a log without them is small.
+
+    Each side by itself: among distances from the mean, the many small rewards of a skewed one begin a tail that is not
+    there, and amounts as tame as exponential ones had an index of 0.75 in 100 rows.
+    """
+    r = log.rewards
     with np.errstate(all="ignore"):
-        k = tail_index(np.abs(log.rewards - log.rewards.mean()))
+        k = float(np.fmax(tail_index(r - r.min()), tail_index(r.max() - r)))
     if math.isnan(k):
         return Check("reward_tail", "pass", None, "The rewards have a ceiling and no heavy tail.")
     sentences = (

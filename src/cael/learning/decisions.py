@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cael.common.types import Floats, Ints
-from cael.common.whole import whole_file
+from cael.common.whole import write_whole
 from cael.errors import InputError
 from cael.learning.learned_policy import LearnedPolicy
 from cael.log.batch import Batch
@@ -42,14 +42,14 @@ def write_decisions(policy: LearnedPolicy, log: LoggedData, path: str | Path) ->
     if path.suffix.lower() == ".csv":
         text = io.StringIO()
         csv.writer(text).writerows([COLUMNS, *zip(*columns, strict=True)])
-        with whole_file(path) as file:
-            file.write(text.getvalue().encode())
+        write_whole(path, text.getvalue())
     elif path.suffix.lower() == ".parquet":
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        with whole_file(path) as file:
-            pq.write_table(pa.table(dict(zip(COLUMNS, columns, strict=True))), file)
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.table(dict(zip(COLUMNS, columns, strict=True))), sink)
+        write_whole(path, sink.getvalue().to_pybytes())
     else:
         raise InputError(f"decisions are written to a file that ends in .csv or .parquet; got {str(path)!r}.")
     return path

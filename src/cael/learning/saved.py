@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
@@ -13,7 +14,7 @@ import numpy as np
 
 from cael.common.types import Array, frozen
 from cael.common.version import __version__
-from cael.common.whole import whole_file
+from cael.common.whole import write_whole
 from cael.embedding.exact.growing import Member
 from cael.embedding.exact.rewards import SparseRewards
 from cael.errors import InputError, PolicyError
@@ -22,6 +23,7 @@ from cael.learning.old_policy import ModelledOld
 from cael.learning.plays import Play
 from cael.learning.rules import ScoredRule, TreeRule
 from cael.learning.scorers import ClusterScores, LinearScores, NetworkScores, RidgeScores, SameScores
+from cael.learning.sound import UNUSABLE, refuse_unsound
 from cael.outcomes.linear import AdditiveOutcome, InteractingOutcome
 from cael.policies.label_fit import Basis, LabelModel
 from cael.policies.policy import Policy, Tabular, Uniform
@@ -47,10 +49,15 @@ def save_policy(policy: LearnedPolicy, path: str | Path, more: Mapping[str, Any]
     path = Path(path)
     if path.suffix.lower() != ".json":
         raise InputError(f"a learned policy is saved to a file that ends in .json; got {str(path)!r}.")
-    document = {"format": FORMAT, "version": __version__, **(more or {}), "policy": written(slim(policy))}
-    with whole_file(path) as file:
-        file.write(json.dumps(document, allow_nan=False).encode())
+    entry = written(slim(policy))
+    document = {"format": FORMAT, "version": __version__, **(more or {}), "sha256": digest(entry), "policy": entry}
+    write_whole(path, json.dumps(document, allow_nan=False))
     return path
+
+
+def digest(entry: Any) -> str:
+    """The checksum of a policy in a file."""
+    return hashlib.sha256(json.dumps(entry, sort_keys=True).encode()).hexdigest()
 
 
 def slim(policy: LearnedPolicy) -> LearnedPolicy:
@@ -112,13 +119,16 @@ def read_policy(path: str | Path, logging: Any = None) -> Any:
         raise PolicyError(f"{path} is no file of a learned policy: {type(error).__name__} {error}.") from None
     if version != FORMAT:
         raise PolicyError(f"{path}: expected the format {FORMAT}; got {str(version)[:80]!r}.")
+    if digest(entry) != document.get("sha256"):
+        raise PolicyError(f"{path} was changed after it was saved: its checksum is another. Save the policy again.")
     known = getattr(logging, "logging", logging)
     try:
         policy = restored(entry, known)
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        if not isinstance(policy, LearnedPolicy):
+            raise PolicyError(f"it is a {type(policy).__name__}.")
+        refuse_unsound(policy)
+    except UNUSABLE as error:
         raise PolicyError(f"{path} does not hold a learned policy that can be used: {error}") from None
-    if not isinstance(policy, LearnedPolicy):
-        raise PolicyError(f"{path} holds a {type(policy).__name__} where a learned policy is expected.")
     return policy
 
 
@@ -153,11 +163,13 @@ def _logging(logging: Policy | None) -> Policy:
 
 def _restored_array(entry: Mapping[str, Any]) -> Array:
     kind, shape = entry["kind"], tuple(int(size) for size in entry["shape"])
-    if kind not in KINDS:
-        raise PolicyError(f"unknown kind of numbers {str(kind)[:20]!r}.")
+    if kind not in KINDS or min(shape, default=0) < 0:
+        raise PolicyError(f"unknown kind of numbers {str(kind)[:20]!r}, or a negative size.")
     dtype = np.dtype(kind).newbyteorder("<")
     if "values" in entry:
         flat = np.array(entry["values"], dtype=dtype)
+        if kind in ("i8", "b1") and flat.tolist() != entry["values"]:
+            raise PolicyError(f"expected numbers of the kind {kind}; got {str(entry['values'])[:80]}.")
     else:
         flat = np.frombuffer(base64.b64decode(entry["bytes"], validate=True), dtype=dtype)
     return frozen(flat.reshape(shape).astype(np.dtype(kind), copy=False))

@@ -160,7 +160,7 @@ class Equations:
         grams = np.repeat(self.gram[None], len(dense), axis=0)
         at = np.arange(1, len(self.gram))
         grams[:, at, at] += np.array(dense)[:, None]
-        beta = np.asarray(np.linalg.solve(grams, self.moment[:, None])[:, :, 0], dtype=np.float64)
+        beta = np.asarray(np.linalg.solve(grams, self.moment[None, :, None])[:, :, 0], dtype=np.float64)
         return beta[:, :1] + (self.z @ beta[:, 1 + self.d :].T).T, beta[:, 1 : 1 + self.d]
 
     def _diagonal(self, penalties: Penalties) -> Floats:

@@ -75,7 +75,7 @@ def merged(actions: Ints, *masses: Floats) -> tuple[Ints, Ints, list[Floats]]:
     ordered = np.take_along_axis(actions, order, axis=1)
     group = np.zeros((b, m), dtype=np.intp)
     np.cumsum(ordered[:, 1:] != ordered[:, :-1], axis=1, out=group[:, 1:])
-    width = int(group[:, -1].max()) + 1
+    width = int(group[:, -1].max(initial=0)) + 1
     place = np.empty_like(group)
     np.put_along_axis(place, order, group, axis=1)
     distinct = np.full((b, width), -1, dtype=np.intp)

@@ -23,9 +23,11 @@ Scores: TypeAlias = ArrayLike | Callable[[Floats], ArrayLike]
 """Scores of the actions: (k,), row-aligned (n, k), or a function of contexts (b, d) -> (b, k)."""
 
 
-def softmax(logits: Floats) -> Floats:
-    """exp(logits), normalised over the last axis; overwrites its argument."""
-    logits -= logits.max(axis=-1, keepdims=True)
+def softmax(logits: Floats, temperature: float = 1.0) -> Floats:
+    """exp(logits / temperature), normalised over the last axis; overwrites its argument."""
+    with np.errstate(over="ignore"):  # to -infinity, whose exponential is 0
+        logits -= logits.max(axis=-1, keepdims=True)
+        logits /= temperature
     p = np.exp(logits, out=logits)
     p /= p.sum(axis=-1, keepdims=True)
     return p
@@ -99,7 +101,7 @@ class Softmax(Policy):
             raise PolicyError(f"temperature must be a positive number; got {self.temperature!r}.")
         settle_scores(self, self.scores, "Softmax")
         if not callable(self.scores) and self.scores.ndim == 1 and (self.labels is None or self.labels.in_order):
-            settle(self, fixed=softmax(self.scores / self.temperature))
+            settle(self, fixed=softmax(self.scores.copy(), self.temperature))
 
     def __repr__(self) -> str:
         return f"Softmax({_shown(self.scores)}, temperature={self.temperature:g})"
@@ -109,7 +111,7 @@ class Softmax(Policy):
 
     def probabilities(self, batch: Batch) -> Floats:
         need_order(self.labels, "Softmax")
-        return softmax(among(_scores_of(self.scores, batch, "Softmax") / self.temperature, batch))
+        return softmax(among(_scores_of(self.scores, batch, "Softmax").copy(), batch), self.temperature)
 
 
 @final

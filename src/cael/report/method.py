@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cael.inference.reach import allowance
 from cael.results.comparison import Comparison
 from cael.results.sheet import level_text
 
@@ -39,6 +38,6 @@ def method_of(result: Evaluation | Comparison) -> tuple[list[str], list[str]]:
         "The relative interval is Fieller's, which counts the error of the baseline, too.",
     ]
     more = [f"Rows are independent{' between clusters' if best.clustered else ''}."]
-    if bound := best.diagnostics.bias_bound:
-        more.append(f"{allowance(bound)}.")
+    if best.assumes:
+        more.append(best.assumes)
     return how, [*COMMON, *more]

@@ -192,8 +192,11 @@ class Comparison(Shown):
         return plotted(self.sheet(), "interval", "lift", (0.0, "no lift"), axes)
 
     def doubts(self) -> list[str]:
-        """The reasons of all verdicts, each once, with the policies that it concerns."""
-        return by_sentence((row.name, reason) for row in self.rows for reason in row.verdict.reasons)
+        """The reasons of all verdicts, each once, with the policies that it concerns, and what the intervals assume, by
+        the largest bias that one of them allows for."""
+        reasons = by_sentence((row.name, reason) for row in self.rows for reason in row.verdict.reasons)
+        most = max((row.lift for row in self.rows), key=lambda lift: lift.diagnostics.bias_bound or 0.0)
+        return [*reasons, *([f"{self.estimator}: {most.assumes}"] if most.assumes else [])]
 
 
 def _style(row: Compared) -> str:

@@ -78,6 +78,7 @@ class Segments(Shown):
     standard deviation of the true lifts over the segments (Paule and Mandel). kind: "segment" or "window". thresholds:
     by which the sentence says whether they differ. metric: the name of what is earned. baseline: the name of what the
     lifts are over. others: the same of further metrics; the joint intervals then hold for all metrics together.
+    assumes: what intervals that allow for a bias assume; None of others.
     """
 
     rows: tuple[Segment, ...]
@@ -91,6 +92,7 @@ class Segments(Shown):
     metric: str = "reward"
     baseline: str = LOGGING
     others: tuple[Segments, ...] = ()
+    assumes: str | None = None
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self.rows)
@@ -144,7 +146,8 @@ class Segments(Shown):
         metric = "" if self.metric == "reward" else f"{self.metric}: "
         over = "" if self.baseline == LOGGING else f"; lift over {self.baseline}"
         title = f"{metric}{self.estimator}, by {self.noun}{over}"
-        return Sheet(title, columns, rows, (Note(self.sentence()),), (), styles)
+        doubts = (Note(f"{self.estimator}: {self.assumes}", "warn"),) if self.assumes else ()
+        return Sheet(title, columns, rows, (Note(self.sentence()),), doubts, styles)
 
     def sheets(self) -> tuple[Sheet, ...]:
         """The tables of all metrics."""
@@ -311,7 +314,7 @@ class Cut:
         metric = asked.metric if self.metric is None else self.metric.name
         return Segments(
             tuple(rows), self.name, level, factor, cochran(lifts, self.errors)[1], spread, kind, thresholds, metric,
-            asked.question.name,
+            asked.question.name, assumes=self.lifted.lift.assumes,
         )  # fmt: skip
 
     def _row(

@@ -14,7 +14,7 @@ import numpy as np
 from cael.common.types import Array, Floats, Ints
 from cael.embedding.arrays import NUMPY, AnyArray, Arrays, arrays_on
 from cael.embedding.arrays import of as arrays_of
-from cael.embedding.batches import check_alike
+from cael.embedding.batches import check_same_actions
 from cael.embedding.exact.growing import Growing, Member
 from cael.embedding.exact.inputs import centre_and_scale
 from cael.embedding.exact.reward_network import predict, predict_all
@@ -126,7 +126,7 @@ def sparse_rewards(
 ) -> list[SparseRewards]:
     """Models of logs of one shape and the same actions. On a device all train at once; on a CPU one after the other,
     as the arrays of one fit its cache (five at once took a third longer)."""
-    check_alike(logs)
+    check_same_actions(logs)
     xp = arrays_on(settings.device)
     count = len(logs) if xp.on_device else 1
     parts = [slice(at, at + count) for at in range(0, len(logs), count)]

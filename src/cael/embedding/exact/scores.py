@@ -126,7 +126,13 @@ def choose_bandwidth(name: str, rows: KeptPath, rewards: SparseRewards, form: st
             candidates=rows.drawn,
         ),
     )
-    return rows.estimate(name, score, with_fit(diagnostics, rows.fit), second)
+    blended = rows.estimate(name, score, with_fit(diagnostics, rows.fit), second)
+    if selector != "blend" or share == 1:
+        return blended
+    hole = Diagnostics(rows.n, bias_bound=BOUND * float(np.sqrt(facts.hole)))
+    return replace(
+        blended, unbiased=(rows.estimate(f"the unbiased end of {name}", anchor, hole, float(rows.second[0])),)
+    )
 
 
 def blended_second(second: Floats, cross: Floats, j: int, share: float) -> float:
