@@ -196,7 +196,7 @@ def _tiles(result: Evaluation | Comparison, trust: str) -> list[tuple[str, str, 
         tiles.append((f"Lift {over}", share, f"{kind} {rest.removesuffix(')')}: {word}"))
     per = "per decision" if answer.scope.total else ""
     lift = signed(answer.lift.value)
-    tiles.append((f"The same in {short(answer.metric, 40)} {per}".strip() if tiles else f"Lift {over}{unit}", lift,
+    tiles.append((f"Lift in {short(answer.metric, 40)} {per}".strip() if tiles else f"Lift {over}{unit}", lift,
                   f"{kind} {_ends('lift', answer.interval)}: {word}{how}"))  # fmt: skip
     if trust == "refuse":
         return tiles
