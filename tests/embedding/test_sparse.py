@@ -520,8 +520,10 @@ def test_a_ridge_model_that_knows_nothing_does_not_shrink_the_network(useless):
     own = rng.normal(size=2000)
     r = 0.7 * own + 0.1 * rng.normal(size=2000)
     ridge = {"constant": np.full(2000, 0.3), "noise": 0.01 * rng.normal(size=2000), "same": own}[useless]
-    assert rewards._share(own, ridge, r) == (False, 1.0)
-    joins, share = rewards._share(own, r + 0.1 * rng.normal(size=2000), r)  # negative control: one that knows it all
+    assert rewards._share(own, ridge, r, np.ones(2000)) == (False, 1.0)
+    joins, share = rewards._share(
+        own, r + 0.1 * rng.normal(size=2000), r, np.ones(2000)
+    )  # negative control: one that knows it all
     assert joins
     assert share < 0.1
 

@@ -145,14 +145,14 @@ def by_action(
     actions = tested_actions(answer, counts, limits)
     if actions is None:
         return tuple(
-            Frequency(label, float(rows), None, None) for label, rows in zip(labels, counts.logged, strict=True)
+            Frequency(label, float(rows), None, None) for label, rows in zip(labels, counts.counted, strict=True)
         )
     tested, adjusted = actions.tested, np.ones(len(labels))
     adjusted[tested] = holm(actions.p_values[tested])
     return tuple(
-        Frequency(labels[a], float(counts.logged[a]), float(actions.expected[a]), float(adjusted[a]))
+        Frequency(labels[a], float(counts.counted[a]), float(actions.expected[a]), float(adjusted[a]))
         if tested[a]
-        else Frequency(labels[a], float(counts.logged[a]), None, None)
+        else Frequency(labels[a], float(counts.counted[a]), None, None)
         for a in range(len(labels))
     )
 

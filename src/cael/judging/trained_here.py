@@ -40,7 +40,8 @@ def trained_here(answer: Answer, target: int, limits: Thresholds) -> Check | Non
         return None
     log, piece = sample.log, sample.piece
     p = logged_probability(sample.policy(answer.targets[target]), piece.batch())
-    z = known_chance(log.contexts, log.actions, log.rewards, p)
+    rows = log.rows_alike()
+    z = known_chance(log.contexts[rows], log.actions[rows], log.rewards[rows], p[rows])
     if z is None:
         return None
     sentences = (

@@ -203,7 +203,7 @@ def _tiles(result: Evaluation | Comparison, trust: str) -> list[tuple[str, str, 
     tiles.append(("Chance that it is better", answer.chance_text, CHANCE))
     if answer.total_text is not None:
         total, rest = answer.total_text.split(" (", 1)
-        tiles.append((f"Over all {answer.scope.rows:,} rows", short(total, 40), rest.removesuffix(")")))
+        tiles.append((answer.scope.over, short(total, 40), rest.removesuffix(")")))
     return tiles
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from cael.common.types import Floats
 from cael.engine.asking import ask, lacking
-from cael.engine.nuisances import in_memory
+from cael.engine.nuisances import all_alike, in_memory
 from cael.errors import NeedsError, positive_int
 from cael.estimators import Estimator
 from cael.inference import intervals as inference
@@ -170,6 +170,7 @@ def calibrate(
     inference.check_level(level)
     positive_int("repeats", repeats, least=2)
     log, policy = in_memory(log, policy, seed, _most(log.n_actions, rows))
+    log = all_alike(log, "calibrate", seed)
     held = Held(log)
     refuse_constant_rewards(held)
     target = held.target(policy)

@@ -82,7 +82,7 @@ class Headline:
         """The lift over all rows of the period and the ends of its interval; None of a ratio."""
         if not self.scope.total:
             return None
-        rows = self.scope.rows
+        rows = self.scope.size
         return self.lift.value * rows, self.interval.low * rows, self.interval.high * rows
 
     @property
@@ -139,7 +139,7 @@ class Headline:
         """Total and chance, in a sentence; "" where the number is not to be relied on."""
         if not self.trusted:
             return ""
-        total = "" if self.total_text is None else f"Over all {self.scope.rows:,} rows: {self.total_text}. "
+        total = "" if self.total_text is None else f"{self.scope.over}: {self.total_text}. "
         return f"{total}Chance that it is better: {self.chance_text}."
 
     @property

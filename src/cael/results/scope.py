@@ -28,15 +28,28 @@ NOUNS = {
 @final
 @dataclass(frozen=True)
 class Scope:
-    """rows: that were used. first, last: dates of the period, as YYYY-MM-DD (None: the log has no times that are
-    dates). counted: whether the metric is 0 or 1 on every row. total: whether it adds up over rows (a ratio does
-    not)."""
+    """rows: that were used. decisions: that they stand for, by their sampling weights (None: as many). first, last:
+    dates of the period, as YYYY-MM-DD (None: the log has no times that are dates). counted: whether the metric is 0 or
+    1 on every row. total: whether it adds up over rows (a ratio does not)."""
 
     rows: int
     first: str | None = None
     last: str | None = None
     counted: bool = False
     total: bool = True
+    decisions: int | None = None
+
+    @property
+    def size(self) -> int:
+        """Decisions over which a total is taken."""
+        return self.rows if self.decisions is None else self.decisions
+
+    @property
+    def over(self) -> str:
+        """What a total is taken over, in words."""
+        if self.decisions is None:
+            return f"Over all {self.rows:,} rows"
+        return f"Over the {self.decisions:,} decisions that the rows stand for"
 
     @property
     def period(self) -> str | None:
@@ -85,7 +98,8 @@ def scope_of(answer: Answer, *, ratio: bool) -> Scope:
     dated = bool(times) and all(isinstance(time, np.datetime64) for pair in times for time in pair)
     first = date_of(min(low for low, _ in times)) if dated else None
     last = date_of(max(high for _, high in times)) if dated else None
-    return Scope(answer.n, first, last, not ratio and answer.two_values == (0.0, 1.0), not ratio)
+    decisions = round(answer.partial.moments.total) if answer.weighted else None
+    return Scope(answer.n, first, last, not ratio and answer.two_values == (0.0, 1.0), not ratio, decisions)
 
 
 def date_of(time: Any) -> str:

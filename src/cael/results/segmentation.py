@@ -370,8 +370,9 @@ def parts_of(answer: Answer, number: int, *, windows: bool) -> dict[str, Moments
 
 def effective_rows(part: Moments, at: int) -> float:
     """The effective sample size of a segment; at: the place of the weights."""
-    mean = float(part.mean[at])
-    return part.n / (1 + float(part.comoment[at, at]) / part.n / mean / mean) if mean > 0 else 0.0
+    mean, column = float(part.mean[at]), np.zeros(len(part.mean))
+    column[at] = 1.0
+    return part.n / (1 + part.counted_variance(column, mean) / mean / mean) if mean > 0 else 0.0
 
 
 def around(centre: float, ends: tuple[float, float], level: float, method: str) -> Interval:
