@@ -205,7 +205,7 @@ def test_where_the_model_carries_the_number_the_verdict_says_what_the_log_alone_
     alone = check(found, "unsmoothed_rows")
     assert (found.headline, alone.status) == ("Auto", "warn")
     assert alone.value < 20 < check(found, "effective_rows").value
-    assert "rests on the reward model" in alone.sentence
+    assert "rests mostly on the model" in alone.sentence
     assert found.verdict.level == "caution"
 
 
@@ -229,7 +229,7 @@ def test_without_propensities_a_number_is_refused(log, policy):
     bare = cael.LoggedData(log.contexts, log.actions, log.rewards, n_actions=8)
     found = cael.evaluate(bare, policy)
     assert (found.headline, found.verdict.level, found.overlap) == ("DM", "refuse", None)
-    assert "nothing here can check" in found.verdict.reasons[0]
+    assert "which this log cannot check" in found.verdict.reasons[0]
 
 
 def test_unsupported_mass_is_a_caution_and_then_a_refusal():

@@ -1,4 +1,4 @@
-"""The command that learns a policy: learn."""
+"""The commands about a better policy: learn, watch."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from cyclopts import Parameter
 
 from cael.cli.decide import measuring
 from cael.cli.large import Large, Opened, open_large
+from cael.cli.large import opened as read_log
 from cael.cli.options import (
     Columns_,
     Flag,
@@ -63,6 +64,8 @@ class Files:
     "Write the policy to this JSON file, which --policy learned:FILE reads."
     decisions: Path | None = None
     "Write a table of its decisions on this log to a CSV or Parquet file."
+    watch: Path | None = None
+    "Write a JSON file with which cael watch asks again as new rows come."
     code: Path | None = None
     "Write a tree or linear scores as code to a .py or .sql file."
 
@@ -133,10 +136,38 @@ def learn(
     return KEPT if gate and not learned.ships else OK
 
 
+def watch(
+    log: Log,
+    state: Path,
+    *,
+    columns: Columns_ = None,
+    reading: Reading | None = None,
+    gate: Flag = False,
+    format: Printed = "table",
+) -> int:
+    """Ask again whether a learned policy is better, with rows that came since the last look.
+
+    The bound holds for all looks together, so that one may look as often as one likes, and ship as soon as it is above
+    what was asked for.
+
+    Parameters
+    ----------
+    state
+        The JSON file that cael learn --watch wrote; the rows are added to it.
+    gate
+        Exit with 4 if the policy is not to be shipped yet.
+    """
+    from cael.learning.watching import read_watch
+
+    table = read_log(log, columns, reading or Reading())
+    grown = read_watch(state, table.log).more(table.log)
+    grown.save(state)
+    show(grown, format, kind="watch", facts=facts_in_memory(table))
+    return KEPT if gate and not grown.ships else OK
+
+
 def bounds_of(metrics: Sequence[Metric]) -> list[Metric]:
     """The guardrails among the metrics; what is learned by is the reward alone."""
-    from cael.errors import InputError
-
     goals = [metric for metric in metrics if not metric.guardrail]
     if len(goals) > 1 or any(metric != type(metric)(metric.column) for metric in goals):
         raise InputError(
@@ -160,7 +191,7 @@ def facts_of(opened: Opened) -> Facts:
 
 def check_files(files: Files, log: str) -> None:
     """Refuse files that cannot be written, and the log itself, before the work is done."""
-    kinds = {"save": (".json",), "decisions": (".csv", ".parquet"), "code": (".py", ".sql")}
+    kinds = {"save": (".json",), "watch": (".json",), "decisions": (".csv", ".parquet"), "code": (".py", ".sql")}
     for name, endings in kinds.items():
         path = getattr(files, name)
         if path is None:
@@ -196,9 +227,11 @@ def write_files(files: Files, learned: Learned, opened: Opened, code: str) -> No
 
     if files.save is not None:
         learned.save(files.save)
+    if files.watch is not None:
+        learned.watch().save(files.watch)
     if files.code is not None:
         write_whole(files.code, code)
     if files.decisions is not None and opened.table is not None:
         write_decisions(learned.policy, opened.table.log, files.decisions)
-    for path in filter(None, (files.save, files.code, files.decisions)):
+    for path in filter(None, (files.save, files.watch, files.code, files.decisions)):
         print(f"wrote {visible(str(path))}", file=sys.stderr)
