@@ -25,7 +25,7 @@ RULES = {
     "most_runs": "{estimator} nearer to the truth than {others}, each in more than half of the runs",
 }
 """Rule -> how it is said."""
-IN_CELLS = ("order", "chain", "steps", "similar", "small_price", "dominated")
+IN_CELLS = ("order", "chain", "similar", "small_price", "dominated")
 """Rules that go cell by cell."""
 ONE_CELL = ("bias-variance-mse", "open-bandit", "open-bandit-published", "open-bandit-known", "ablation")
 """Experiments that have one cell only."""
