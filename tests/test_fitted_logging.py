@@ -1,5 +1,7 @@
 """A log with the propensity of the logged action alone: the rest of the logging policy is fitted."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ import cael
 from cael.engine.asking import Asking
 from cael.errors import NeedsError
 from cael.experiments.broken import rebuilt
+from cael.judging.judge import known_by_fit
 from cael.log.held import Held
 from cael.policies.fitted import fitted_logging, labels_of, with_logged
 from cael.policies.label_fit import Basis, Family, LabelModel, _Squares, basis_of
@@ -236,3 +239,16 @@ def test_cael_with_eligible_sets_is_that_of_the_known_policy():
     known, fit = (QUICK.estimate(log, CATALOGUE.target) for log in (whole, part))
     assert fit.value == pytest.approx(known.value, abs=0.3 * known.error)
     assert fit.diagnostics.logging_fit.error < 0.05
+
+
+def test_a_good_fit_knows_how_large_the_weights_can_be():
+    """As a known policy does: the check of hidden weights does not fall back on the tail of those that were seen."""
+    results = [cael.evaluate(log, WORLD.target, QUICK, headline=QUICK, learn=False) for log in (LOG, PART)]
+    known, part = ({check.name: check for check in result.verdict.checks} for result in results)
+    assert "by both policies" in known["tail_index"].sentence
+    assert "by both policies" in part["tail_index"].sentence
+    assert part["tail_index"].value == pytest.approx(known["tail_index"].value, rel=0.1)
+    best, limits = results[1].best, cael.Thresholds()
+    poor = replace(best.diagnostics, logging_fit=replace(best.diagnostics.logging_fit, error=0.2))
+    assert known_by_fit(best, limits) == best.n / best.diagnostics.pooled.second
+    assert known_by_fit(replace(best, diagnostics=poor), limits) is None

@@ -40,5 +40,5 @@ def method_of(result: Evaluation | Comparison) -> tuple[list[str], list[str]]:
     ]
     more = [f"Rows are independent{' between clusters' if best.clustered else ''}."]
     if bound := best.diagnostics.bias_bound:
-        more.append(f"{allowance(bound)}.")
+        more.append(f"{allowance(bound, best.diagnostics.moved)}.")
     return how, [*COMMON, *more]

@@ -241,8 +241,8 @@ class Evaluation(Shown):
     def _biases(self, shown: Sequence[Estimate]) -> list[str]:
         """What the intervals that allow for a bias assume, and would be without it."""
         return [
-            f"{e.estimator}: {allowance(e.diagnostics.bias_bound or 0.0)}. The interval without it "
-            f"{text_of('interval', without)}."
+            f"{e.estimator}: {allowance(e.diagnostics.bias_bound or 0.0, e.diagnostics.moved)}. "
+            f"The interval without it {text_of('interval', without)}."
             for e in shown
             if (without := e.without_bias(self.level)) is not None
         ]
