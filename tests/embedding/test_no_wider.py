@@ -1,5 +1,6 @@
 """The interval of a blend is never wider than that of its unbiased end: values and lifts, at every level."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -7,8 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import cael
-from cael.inference.reach import no_wider
+from cael.inference.reach import ASSUMPTION, no_wider
 from cael.inference.shares import relative_interval
+from cael.report.method import method_of
 from cael.results.lifts import Lifted
 from cael.testing import example
 from cael.worlds import MixedWorld
@@ -81,6 +83,23 @@ def test_the_relative_interval_still_says_what_the_lift_says():
     capped = relative_interval(lifted.lift, lifted.baseline, 1.959964, 0.95)
     free = relative_interval(replace(lifted.lift, unbiased=()), lifted.baseline, 1.959964, 0.95)
     assert capped.width < free.width and capped.low > free.low
+
+
+def test_every_surface_says_what_the_interval_assumes():
+    """Once, and in the same words; nothing is said where the interval allows for no bias."""
+    world, log = world_and_log("heavy", 2)
+    labels = np.arange(len(log)) % 2
+    found = cael.evaluate(log, world.target, AUTO, headline=AUTO.name)
+    results = [
+        found, found.best, cael.compare(log, {"a": world.target, "b": cael.Uniform(6)}, AUTO),
+        cael.segments(log, world.target, labels, estimator=AUTO),
+    ]  # fmt: skip
+    for result in results:
+        for text in (result.sheet().markdown(), result.sheet().html(), json.dumps(result.to_dict())):
+            assert ASSUMPTION in text, type(result)
+    assert [ASSUMPTION in sentence for sentence in method_of(found)[1]].count(True) == 1
+    for result in (found["SNDR"], cael.segments(log, world.target, labels, estimator=cael.SNDR())):
+        assert ASSUMPTION not in json.dumps(result.to_dict())
 
 
 def test_what_makes_no_blend_knows_none():

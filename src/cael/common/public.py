@@ -20,6 +20,7 @@ from cael.errors import PolicyError as PolicyError
 from cael.errors import SupportError as SupportError
 from cael.estimators.estimator import Estimator as Estimator
 from cael.estimators.problem import Problem as Problem
+from cael.experiments.namespace import paper as paper
 from cael.inference.diagnostics import Candidate as Candidate
 from cael.inference.diagnostics import Diagnostics as Diagnostics
 from cael.inference.diagnostics import EmbeddingFacts as EmbeddingFacts
@@ -40,6 +41,8 @@ from cael.judging.verdict import Verdict as Verdict
 from cael.learning.advice import Learned as Learned
 from cael.learning.learner import learn as learn
 from cael.learning.saved import read_policy as read_policy
+from cael.learning.watching import Watch as Watch
+from cael.learning.watching import read_watch as read_watch
 from cael.log.batch import Batch as Batch
 from cael.log.eligible import Eligible as Eligible
 from cael.log.logged import LoggedData as LoggedData

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, final
 
@@ -13,10 +12,11 @@ from cael.common.types import Floats, Ints, frozen
 from cael.errors import InputError, NeedsError, choose, positive_int
 from cael.inference import intervals as inference
 from cael.inference import ratio_bootstrap
-from cael.inference.diagnostics import Diagnostics, contrast_floor, in_words, of_contrast
+from cael.inference.diagnostics import Diagnostics, in_words
 from cael.inference.intervals import Interval
+from cael.inference.pairs import contrasted, unbiased_pairs
 from cael.inference.ratio_bootstrap import Ratios, by_cluster
-from cael.inference.reach import heavier, lacking, no_wider, reach
+from cael.inference.reach import allowance, heavier, lacking, no_wider, reach
 from cael.inference.score_range import ScoreRange
 from cael.judging.thresholds import Thresholds
 from cael.log.fingerprints import LogKey
@@ -266,8 +266,8 @@ class Estimate:
         if self.score_range is None:
             raise NeedsError(
                 f"method={method!r} needs independent contributions with a known range, and those of {self.estimator} "
-                "are not: it is a ratio, a contrast, or uses a model trained on the same log. Use IPS, LoggedMean, or "
-                "DR with FixedOutcome; or method='t', 'studentised', 'bca'."
+                "are not: it is a ratio (as with sampling weights), a contrast, or uses a model trained on this log. "
+                "Use IPS, LoggedMean, or DR with FixedOutcome; or method='t', 'studentised', 'bca'."
             )
         if reward_range is None:
             raise InputError(
@@ -310,6 +310,12 @@ class Estimate:
             unbiased=tuple(a - b for a, b in unbiased_pairs(self, other)),
         )
 
+    @property
+    def assumes(self) -> str | None:
+        """What the interval that decisions rest on allows for and assumes, in a sentence; None without a bias."""
+        bound = self.diagnostics.bias_bound
+        return f"{allowance(bound, self.diagnostics.moved)}." if bound else None
+
     def without_bias(self, level: float) -> Interval | None:
         """What the interval would be without its allowance for a bias; None where it allows for none."""
         if not self.diagnostics.bias_bound:
@@ -319,7 +325,8 @@ class Estimate:
     def to_dict(self, level: float = 0.95) -> dict[str, Any]:
         """Plain types, ready for JSON, without contributions. stderr: what the contributions show; error: the one
         that intervals rest on, raised where few rows match. interval: the one that decisions rest on, at `level`;
-        interval_without_bias: what it would be without its allowance for a bias, where it has one."""
+        interval_without_bias: what it would be without its allowance for a bias, where it has one; assumes: the
+        sentence on that."""
         without = self.without_bias(level)
         return {
             "estimator": self.estimator,
@@ -328,6 +335,7 @@ class Estimate:
             "error": self.error,
             "interval": self.interval(level).to_dict(),
             "interval_without_bias": None if without is None else without.to_dict(),
+            "assumes": self.assumes,
             "n": self.n,
             "fingerprint": self.fingerprint,
             "diagnostics": self.diagnostics.to_dict(),
@@ -362,7 +370,8 @@ class Estimate:
     def sheet(self) -> Sheet:
         """What the printed forms show."""
         columns = (Column("fact", head=""), Column("text", head=""))
-        notes = tuple(Note(warning, "warn") for warning in self.diagnostics.warnings)
+        doubts = (*((self.assumes,) if self.assumes else ()), *self.diagnostics.warnings)
+        notes = tuple(Note(doubt, "warn") for doubt in doubts)
         return Sheet(self.estimator, columns, tuple(self.facts()), notes=notes)
 
     def to_frame(self, library: str | None = None) -> Any:
@@ -378,21 +387,6 @@ class Estimate:
 
     def _repr_html_(self) -> str:
         return self.sheet().html()
-
-
-def unbiased_pairs(a: Estimate, b: Estimate) -> Iterator[tuple[Estimate, Estimate]]:
-    """The unbiased estimates that two know, each with the one of its kind; none where neither knows any. One that knows
-    none stands for itself."""
-    if len(a.unbiased) == len(b.unbiased):
-        return zip(a.unbiased, b.unbiased, strict=True)
-    return itertools.product(a.unbiased or (a,), b.unbiased or (b,))
-
-
-def contrasted(a: Estimate, b: Estimate, contrast: Estimate) -> Diagnostics:
-    """The diagnostics of a - b."""
-    floors = a.diagnostics.stderr_floor, b.diagnostics.stderr_floor
-    floor = contrast_floor((a.stderr, b.stderr, contrast.stderr), floors)
-    return replace(of_contrast(a.diagnostics, b.diagnostics), stderr_floor=floor)
 
 
 def _shown(value: float | None, spec: str, frame: str = "{}") -> str:

@@ -11,8 +11,9 @@ import numpy as np
 
 from cael.common.types import Floats
 from cael.errors import InputError
-from cael.inference.estimate import Estimate, unbiased_pairs
+from cael.inference.estimate import Estimate
 from cael.inference.intervals import Interval
+from cael.inference.pairs import unbiased_pairs
 
 if TYPE_CHECKING:
     from cael.engine.moments import Combination
@@ -123,7 +124,7 @@ def size_of(sums: Combination) -> float:
 
 def spread_of(sums: Combination) -> float:
     """The sum of squared deviations of a column."""
-    return max(0.0, float(sums.coefficients @ sums.moments.comoment @ sums.coefficients))
+    return max(0.0, float(sums.coefficients @ sums.moments.noise @ sums.coefficients))
 
 
 def rows_to_detect(spread: float, goal: float, factor: float) -> int:

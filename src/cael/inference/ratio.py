@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from cael.errors import InputError, SupportError
 from cael.inference.diagnostics import contrast_floor, of_contrast
-from cael.inference.estimate import Estimate, unbiased_pairs
+from cael.inference.estimate import Estimate
+from cael.inference.pairs import unbiased_pairs
 
 CLEAR = 4.0
 """A denominator must be so many standard errors away from 0: nearer, the delta method says little of the ratio."""
