@@ -42,7 +42,8 @@ class Auto(Estimator):
 
     learn: False leaves CAEL out, which takes seconds to train. enough: CAEL is not trained for a target to whose
     importance weights the log is worth so many rows (n / E w^2, from the first rows): there it has little to gain.
-    Where the propensities are estimated, SNIPS is left out, whose interval does not allow for their error.
+    Where the propensities are estimated, CAEL is always trained, as less hangs on them the more the reward model
+    knows; and SNIPS is left out, whose interval does not allow for their error.
     cael: its settings. seed: of all of them.
 
     >>> import cael
@@ -88,7 +89,10 @@ class Auto(Estimator):
         ]
 
     def spared(self, asking: Asking, target: int, rows: int) -> str | None:
-        """Why no network is trained; None where one is."""
+        """Why no network is trained; None where one is. Estimated propensities want the best reward model there is: the
+        less it misses, the less hangs on them."""
+        if asking.log.estimates_logging:
+            return None
         return SPARED if worth(asking, target, rows) >= self.enough else None
 
     def candidates(self, *, learn: bool, plain: bool = True) -> list[Estimator]:
