@@ -253,3 +253,14 @@ def test_a_good_fit_knows_how_large_the_weights_can_be():
     poor = replace(best.diagnostics, logging_fit=replace(best.diagnostics.logging_fit, error=0.2))
     assert known_by_fit(SimpleNamespace(kish=best.n), best, limits) == best.n / best.diagnostics.pooled.second
     assert known_by_fit(SimpleNamespace(kish=best.n), replace(best, diagnostics=poor), limits) is None
+
+
+def test_the_papers_embedding_takes_the_fitted_policy_and_allows_for_its_error():
+    pytest.importorskip("torch")
+    quick = cael.NetworkSettings(hidden=16), cael.Training(iterations=20, batch_size=64)
+    short = cael.CAELMIPS(network=quick[0], training=quick[1])
+    known, part = (short.estimate(log, WORLD.target) for log in (LOG, PART))
+    assert part.value == pytest.approx(known.value, abs=known.error)
+    assert part.diagnostics.logging_fit.error < 0.02
+    assert part.interval().width > known.interval().width
+    assert known.diagnostics.logging_fit is None
