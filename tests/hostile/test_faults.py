@@ -254,14 +254,14 @@ def cluster(tmp_path):
             process.wait()
 
 
-def slow_words(name):
-    """The command with a policy that takes its time."""
-    words = [word.replace("choice:best,epsilon=0.5", "python:slowly:policy") for word in COMMANDS[name].line()]
-    return [*words, *COMMANDS[name].dask]
-
-
 def on_cluster(name, folder, address):
-    process = start([*slow_words(name), "--dask", address], folder)
+    """The command, stopped or busy where the cluster is needed once more."""
+    words = [*COMMANDS[name].on_dask(), "--dask", address]
+    if name == "learn":  # most of its time it learns from a sample, here
+        process = start(words, folder, PAUSE=COMMANDS[name].work)
+        until_paused(process)
+        return process
+    process = start(words, folder)
     rows = folder / "out" / "small" / "trials.jsonl"
     if name == "reproduce":
         wait_for(lambda: rows.exists() and rows.read_bytes().count(b"\n") > 8)
@@ -284,6 +284,7 @@ def test_a_scheduler_that_is_lost_is_one_line(name, cluster):
     folder, address, processes = cluster
     command = on_cluster(name, folder, address)
     processes[0].kill()
+    (folder / "go").touch()
     out, err = command.communicate(timeout=90)
     progress = [line for line in err.splitlines() if "trials" not in line or line.startswith("error")]
     one_line(command.returncode, out, "\n".join(progress), "Dask scheduler")
@@ -298,6 +299,7 @@ def test_a_worker_that_is_lost_changes_nothing(name, cluster):
     folder, address, processes = cluster
     command = on_cluster(name, folder, address)
     processes[1].kill()
+    (folder / "go").touch()
     _, err = command.communicate(timeout=120)
     assert command.returncode in ANSWER, err
     there = content(folder)
@@ -307,7 +309,7 @@ def test_a_worker_that_is_lost_changes_nothing(name, cluster):
         parts(here)
     else:  # a page says what kind of log it is about, and the workers have the files
         here, again = folder, ["--dask", address]
-    code, _, err = run([*slow_words(name), *again], here)
+    code, _, err = run([*COMMANDS[name].on_dask(), *again], here)
     assert code in ANSWER, err
     assert content(here) == there
 
