@@ -111,7 +111,7 @@ def step_seconds(preset: str, after: int, literal: bool) -> tuple[float, float, 
     """Seconds of a training step after so many others, those in scikit-learn, and the losses of the first one."""
     world = PaperWorld()
     log, chosen = world.sample(ROWS, 0), objective(preset)
-    network = build.context_action_network(log, cael.NetworkSettings(), CPU)
+    network = build.context_action_network([log], cael.NetworkSettings(), CPU)
     weights = WeightSource([log], [world.target], CPU, sort=chosen.posterior_gradient, log_mu=False)
     fast = CAELLoss(network, chosen, weights)
     loss = Literal(network, chosen, weights, len(log), log.n_actions) if literal else fast
@@ -127,7 +127,7 @@ def step_seconds(preset: str, after: int, literal: bool) -> tuple[float, float, 
 
 def steps_table() -> tuple[list[list[str]], list[str]]:
     rows, verdicts = [], []
-    for preset, after in product(("paper", "through"), (0, 500)):
+    for preset, after in product(("constant-posterior", "through-posterior"), (0, 500)):
         slow, inside, slow_losses = step_seconds(preset, after, literal=True)
         fast, _, fast_losses = step_seconds(preset, after, literal=False)
         worst = max(abs(fast_losses[name] / value - 1) for name, value in slow_losses.items())
@@ -179,7 +179,7 @@ def bias_table() -> tuple[list[list[str]], list[str]]:
 def estimate_table() -> list[list[str]]:
     world, rows = PaperWorld(), []
     log = world.sample(ROWS, 0)
-    for preset in ("paper", "through"):
+    for preset in ("constant-posterior", "through-posterior"):
         estimator = cael.CAELMIPS(preset)
         start = time.perf_counter()
         found = estimator.estimate(log, world.target)

@@ -129,7 +129,7 @@ def test_windows_follow_time():
     policy = cael.EpsilonGreedy(WORLD.q, 0.2)
     found = cael.segments(log, policy, windows=4, learn=False)
     assert [row.rows for row in found] == [750] * 4
-    assert found.rows[0].label == "1: from 2026-03-01 00:00"
+    assert found.rows[0].label == "1: 2026-03-01 00:00"
     last_rows = cael.SNDR().estimate(log, policy).contributions[2250:]
     assert found.rows[0].value == pytest.approx(last_rows.mean())
     assert cael.segments(LOG, policy, windows=3, learn=False).rows[1].label == "2: from row 1,000"

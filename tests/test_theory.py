@@ -391,3 +391,70 @@ def test_wrong_input_is_refused(change, text):
 def test_an_embedding_that_is_never_logged_is_refused():
     with pytest.raises(SupportError, match="never shows"):
         one([1.0, 0.0], [0.0, 1.0], np.eye(2), np.zeros((2, 2)))
+
+
+# Deficient support
+
+
+@st.composite
+def deficient(draw):
+    """Problems in which the logging policy leaves out actions of the target; one embedding shows them all."""
+    x, k = draw(st.integers(1, 3)), draw(st.integers(2, 5))
+    q = draw(arrays(np.float64, (x, k, 1), elements=st.integers(-5, 5)))
+    return DiscreteProblem(
+        chances(draw, (1, x))[0],
+        chances(draw, (x, k)),
+        chances(draw, (x, k)),
+        np.ones((x, k, 1)),
+        q,
+        np.zeros((x, k, 1)),
+    )
+
+
+@given(deficient())
+def test_the_bias_of_ips_without_common_support_is_the_value_of_what_is_never_logged(problem):
+    assert same(theory.ips_bias(problem), theory.unsupported_bias(problem))
+    if problem.common_support:
+        assert same(theory.ips_bias(problem), 0.0)
+
+
+def test_the_printed_bias_of_ips_lacks_its_bars_and_a_sum_over_actions_lacks_none():
+    """Never logged: an action with reward -2. Printed: E[sum_U pi q] = -1, which is no absolute value."""
+    problem = one([1.0, 0.0], [0.5, 0.5], np.ones((2, 1)), np.array([[1.0], [-2.0]]))
+    assert theory.unsupported_bias(problem) == 1.0 == theory.ips_bias(problem) and not problem.common_support
+    printed = -theory.unsupported_bias(problem)
+    assert printed != abs(theory.ips_bias(problem))
+    positive = one([1.0, 0.0], [0.5, 0.5], np.ones((2, 1)), np.array([[1.0], [2.0]]))
+    assert -theory.unsupported_bias(positive) == abs(theory.ips_bias(positive)) == 1.0
+
+
+# Trust
+
+
+@given(problems(), st.integers(0, 2**32 - 1))
+def test_the_bias_of_the_robust_form_is_bounded_by_roughness_times_what_the_model_misses(problem, seed):
+    f = np.random.default_rng(seed).normal(size=problem.mu.shape)
+    bias = theory.robust_bias(problem, f)
+    assert same(bias, theory.covariance_bias(theory.missed(problem, f)))
+    assert below(abs(bias), theory.within_context(problem, f) * theory.roughness(problem))
+    assert -1e-12 <= theory.roughness(problem) <= 1 + 1e-12
+
+
+def test_a_model_that_is_right_has_no_bias_and_an_action_that_is_never_seen_has_any():
+    """The counterexample: the log shows nothing of what is missed, and the bias has the size of what is missed."""
+    problem = one([0.9, 0.1], [0.0, 1.0], np.ones((2, 1)), np.array([[0.0], [3.0]]))
+    assert same(theory.robust_bias(problem, problem.q[:, :, 0]), 0.0)
+    assert theory.robust_bias(problem, np.zeros((1, 2))) < -2.5
+
+
+@given(st.floats(-3, 3), st.floats(0.05, 2), st.floats(0, 3))
+def test_an_interval_covers_as_promised_up_to_the_bias_that_it_allows_for(bias, error, allowed):
+    covered = theory.coverage(bias, error, allowed)
+    assert (
+        covered >= 0.95 - 1e-6 if abs(bias) <= allowed else covered <= theory.coverage(allowed, error, allowed) + 1e-9
+    )
+    assert covered == pytest.approx(theory.coverage(-bias, error, allowed), abs=1e-12)
+
+
+def test_negative_control_a_bias_beyond_what_is_allowed_is_not_covered():
+    assert theory.coverage(1.0, 0.1, 0.5) < 0.01 < 0.94 < theory.coverage(0.5, 0.1, 0.5)

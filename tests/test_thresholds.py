@@ -183,7 +183,7 @@ def weights(**facts):
 
 
 def trained():
-    return weights(training=TrainingFacts(1, {}, False, 0.0, 0.0, 0.0, 1.0, True))
+    return weights(training=TrainingFacts(1, {}, False, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, True))
 
 
 def says(part, diagnostics):

@@ -1,4 +1,4 @@
-"""The theory of the CAEL-MIPS paper on problems small enough to sum over: exact bias and variance, four propositions.
+"""The theory of the CAEL-MIPS paper on problems small enough to sum over: exact bias and variance, its propositions.
 
 Everything is a finite sum. E[.] is over the log, X ~ p_x, A ~ mu(.|X), E ~ p_e(.|X, A). Labels in square brackets are
 those of the paper. Post is the posterior mu(a|x, e). Variances are n times those of the estimator.
@@ -9,7 +9,7 @@ A function evaluates the paper's expression for any problem. Whether the express
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from cael.common.types import Floats, frozen
 from cael.errors import InputError, SupportError, positive_int
+from cael.inference.reach import reach
 
 
 @final
@@ -202,6 +203,56 @@ def sharp_bias_bound(problem: DiscreteProblem) -> float:
     """Bias^2 <= (q_max - q_min)^2 (E[D])^2, attained by q = 1{w > rho}; at most Proposition 1, at least a quarter."""
     deviation = problem.expect(half_deviation(problem.posterior, problem.w[:, None, :]))
     return (reward_range(problem) * deviation) ** 2
+
+
+def ips_bias(problem: DiscreteProblem) -> float:
+    """Bias of IPS from its definition, E[w R] - v(pi)."""
+    weighted = problem.mu[:, :, None] * problem.p_e * problem.w[:, :, None] * problem.q
+    return float(np.einsum("x,xae->", problem.p_x, weighted)) - problem.value
+
+
+def unsupported_bias(problem: DiscreteProblem) -> float:
+    """-E[sum_{a in U(X)} pi(a|X) q(X, a)], U(x) the actions with mu(a|x) = 0: the bias of IPS without common support.
+
+    The paper prints |Bias| = E[sum_U pi q], which is wrong where rewards can be negative: the bars are missing.
+    """
+    never = problem.pi * (problem.mu == 0)
+    return -float(np.einsum("x,xa,xae,xae->", problem.p_x, never, problem.p_e, problem.q))
+
+
+# Trust: the doubly robust form, V = E_pi f + E[rho (R - f)], which CAEL smooths
+
+
+def missed(problem: DiscreteProblem, f: Floats) -> DiscreteProblem:
+    """The problem whose rewards are what a model f (X, k) misses, q - f."""
+    return replace(problem, q=problem.q - np.asarray(f, dtype=np.float64)[:, :, None])
+
+
+def robust_bias(problem: DiscreteProblem, f: Floats) -> float:
+    """Bias of the doubly robust form with marginal weights, -E[Cov_Post(w, q - f)] with common support."""
+    return mips_bias(missed(problem, f))
+
+
+def roughness(problem: DiscreteProblem) -> float:
+    """E[D] of the weights under the posterior, in [0, 1]: 0 if embeddings give actions away, or weights are equal."""
+    return problem.expect(half_deviation(problem.posterior, problem.w[:, None, :]))
+
+
+def within_context(problem: DiscreteProblem, f: Floats) -> float:
+    """The largest difference over actions, within a context that occurs, of what f misses."""
+    left = missed(problem, f)
+    return float(np.ptp(left.q.reshape(len(left.p_x), -1)[left.p_x > 0], axis=1).max())
+
+
+def coverage(bias: float, error: float, allowed: float, level: float = 0.95) -> float:
+    """How often V +- the reach of an interval that allows for a bias holds the truth; V ~ N(truth + bias, error^2).
+
+    At least `level` if |bias| <= allowed, whatever its sign; the further beyond, the less.
+    """
+    from scipy.special import ndtr, ndtri
+
+    half = reach(error, allowed, None, float(ndtri((1 + level) / 2)))[0]
+    return float(ndtr((half - bias) / error) - ndtr((-half - bias) / error))
 
 
 # Variance

@@ -7,6 +7,7 @@ import json
 import pytest
 
 import cael
+from cael.results.sheet import number
 
 pytestmark = pytest.mark.long
 WIDTHS = (360, 390, 1280)
@@ -60,7 +61,7 @@ def test_the_verdict_and_every_estimator_can_be_seen(browser, pages, parts, sche
     for each in parts["evaluation"]:
         if each.estimator != "LoggedMean":
             assert each.estimator in drawn[0]
-    assert "old policy" in drawn[0]
+    assert "logging policy" in drawn[0]
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
@@ -165,7 +166,8 @@ def test_text_stands_out_from_what_is_behind_it(browser, pages, scheme):
 def test_strings_of_the_data_are_text_and_nothing_else(browser, pages, parts):
     opened(browser, pages["ok"])
     assert browser.title == f"{parts['title']}: ok"
-    assert browser.find_elements("css selector", "script, img, iframe, object, embed, link[rel=stylesheet]") == []
+    assert browser.find_elements("css selector", "img, iframe, object, embed, link[rel=stylesheet]") == []
+    assert len(browser.find_elements("css selector", "script")) == 1
     labels = [cell.text for cell in browser.find_elements("css selector", "#segments tbody td:first-child")]
     assert any(label.startswith("</title><script>") for label in labels)
 
@@ -182,7 +184,60 @@ def test_paper_is_white_even_where_the_screen_is_dark(browser, pages):
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
 
 
-def test_it_can_be_read_without_scripts_and_has_one_of_each_id(browser, pages):
+def column(browser, section, number):
+    cells = browser.find_elements("css selector", f"{section} tbody td:nth-child({number})")
+    return [cell.text for cell in cells]
+
+
+def test_tables_sort_by_their_heads_by_keyboard_too(browser, pages):
+    from selenium.webdriver.common.keys import Keys
+
+    opened(browser, pages["ok"])
+    before = column(browser, "#estimates", 2)
+    value = browser.find_elements("css selector", "#estimates th")[1]
+    button = value.find_element("css selector", "button")
+    button.click()
+    falling = sorted(before, key=float, reverse=True)
+    assert (value.get_attribute("aria-sort"), column(browser, "#estimates", 2)) == ("descending", falling)
+    button.send_keys(Keys.ENTER)
+    assert (value.get_attribute("aria-sort"), column(browser, "#estimates", 2)) == ("ascending", falling[::-1])
+    button.send_keys(Keys.SPACE)
+    assert (value.get_attribute("aria-sort"), column(browser, "#estimates", 2)) == (None, before)
+    assert falling != before != falling[::-1]
+    browser.find_element("css selector", "#estimates th button").click()
+    assert column(browser, "#estimates", 1) == sorted(column(browser, "#estimates", 1), key=str.casefold)
+    sizes = browser.find_elements("css selector", "#estimates th button")[4]
+    sizes.click()
+    assert column(browser, "#estimates", 5)[-1] == ""  # what is not known comes last
+
+
+def test_the_pointer_on_a_line_shows_its_numbers(browser, pages, parts):
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    opened(browser, pages["ok"])
+    spots = browser.find_elements("css selector", "#estimates figure:first-of-type .wide .spots path")
+    best = parts["evaluation"].best
+    told = [spot.find_element("css selector", "title").get_attribute("textContent") for spot in spots]
+    assert sum(text.startswith(f"{best.estimator}: {number(best.value)} [") for text in told) == 1
+    ActionChains(browser).scroll_to_element(spots[0]).move_to_element(spots[0]).perform()
+    shade = [spot.value_of_css_property("fill-opacity") for spot in spots]
+    assert shade == ["0.07", *["0"] * (len(spots) - 1)]
+    label = browser.find_elements("xpath", "//*[@id='estimates']//*[local-name()='text'][.='IPS']")[0]
+    line = spots[[text.split(":")[0] for text in told].index("IPS")].rect
+    assert line["y"] < label.rect["y"] + label.rect["height"] / 2 < line["y"] + line["height"]  # beside its name
+
+
+def test_without_scripts_the_page_is_the_same(browser, pages):
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        opened(browser, pages["ok"])
+        assert browser.find_elements("css selector", "th button") == []
+        assert browser.find_element("css selector", "#estimates th").text == "estimator"
+    finally:
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+def test_it_has_one_of_each_id_and_all_its_sections(browser, pages):
     opened(browser, pages["ok"])
     ids = browser.execute_script("return [...document.querySelectorAll('[id]')].map(e => e.id)")
     assert len(ids) == len(set(ids))

@@ -99,6 +99,24 @@ def test_several_trials_with_different_numbers_of_classes():
         np.testing.assert_allclose(p[t], alone[0], atol=1e-7)
 
 
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-4, 1e-6])
+def test_a_trial_stops_where_it_would_alone(tolerance):
+    """One that converges late does not make those beside it go on."""
+    k = 20
+    given = [batch(seed, 40, k, scale=scale) for seed, scale in enumerate((0.1, 1.0, 10.0))]
+    z, a = stacked(given)
+    together = head_for(z, k)
+    left, _ = together.fit(z, a, None, tolerance)
+    for t in range(3):
+        alone = head_for(z[:1], k)
+        mine, _ = alone.fit(z[t : t + 1], a[t : t + 1], None, tolerance)
+        torch.testing.assert_close(together.table[t], alone.table[0], rtol=1e-11, atol=1e-11)
+        assert float(left[t]) == pytest.approx(float(mine), rel=1e-6)
+    further = head_for(z, k)
+    further.fit(z, a, None, tolerance / 100)
+    assert float((further.table[0] - together.table[0]).abs().max()) > 1e-9  # that it stopped can be seen
+
+
 def test_warm_start_from_another_batch():
     k = 15
     first, second = [batch(seed, 50, k) for seed in (0, 1)], [batch(seed, 50, k, only=range(11)) for seed in (2, 3)]

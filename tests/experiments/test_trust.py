@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 import cael
 from cael.experiments import trust, trust_counts, trust_page, trust_summary
 from cael.experiments.ledger import read_lines
-from cael.experiments.trust import Sizes, Task, listed, planned
+from cael.experiments.trust import Files, Sizes, Task, listed, planned
+from cael.experiments.trust_rows import keep, kept, version
 
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 TINY = Sizes(logs=0, broken=0, plain=2, population=0, joint=1, joint_learned=0)
@@ -21,7 +23,7 @@ def files(tmp_path_factory):
     """A run of two worlds without learning, and of compare and segments."""
     folder = tmp_path_factory.mktemp("trust")
     tasks = planned(TINY, 7000, ["A/B test", "rare clicks, equal arms", "joint"])
-    facts = trust.run(folder / "trust.json", folder / "rows.jsonl", tasks)
+    facts = trust.run(Files(folder / "trust.json", folder / "rows.jsonl"), tasks)
     return folder, tasks, facts
 
 
@@ -58,7 +60,7 @@ def test_a_run_goes_on_where_it_was(files):
     lines = (folder / "rows.jsonl").read_text().splitlines()
     assert len(lines) == len(tasks) == 2 * 2 * 10 + 4
     (folder / "part.jsonl").write_text("\n".join(lines[:10]) + "\n" + lines[11][:30])  # killed in the middle of a line
-    again = trust.run(folder / "again.json", folder / "part.jsonl", tasks)
+    again = trust.run(Files(folder / "again.json", folder / "part.jsonl"), tasks)
     after = (folder / "part.jsonl").read_text().splitlines()
     assert after[:10] == lines[:10] and len(after) == len(tasks)
     assert without_time(again) == without_time(facts)
@@ -67,10 +69,40 @@ def test_a_run_goes_on_where_it_was(files):
 def test_a_run_that_has_no_more_time_goes_on_next_time(tmp_path, capsys):
     tasks = planned(TINY, 7000, ["rare clicks, equal arms"])[:3]
     out, rows = tmp_path / "trust.json", tmp_path / "rows.jsonl"
-    assert trust.run(out, rows, tasks, seconds=0.0) is None
+    assert trust.run(Files(out, rows), tasks, seconds=0.0) is None
     assert not out.exists() and "3 of 3 are left" in capsys.readouterr().err
-    assert trust.run(out, rows, tasks, seconds=600.0) is not None
+    assert trust.run(Files(out, rows), tasks, seconds=600.0) is not None
     assert out.exists() and len(read_lines(rows)) == 3
+
+
+def test_kept_rows_are_enough_to_go_on_elsewhere(files, tmp_path, monkeypatch):
+    """The file of kept rows, without the lines of the run: nothing is run, and the tables are the same."""
+    folder, tasks, facts = files
+    keep(tmp_path / "kept.xz", read_lines(folder / "rows.jsonl"))
+    monkeypatch.setattr(trust, "row", None)
+    there = Files(tmp_path / "trust.json", tmp_path / "rows.jsonl", tmp_path / "kept.xz")
+    assert trust.run(there, tasks) == facts
+    assert trust.run(there, tasks[:1])["sizes"] == facts["sizes"]  # of all that is kept, not of what was asked for
+
+
+def test_a_part_is_run_again_where_the_source_is_another(files, tmp_path):
+    """Rows of another version stay until their task is run, and those of other worlds stay for good."""
+    folder, tasks, _ = files
+    old = [{**line, "version": "old"} for line in read_lines(folder / "rows.jsonl")]
+    keep(tmp_path / "kept.xz", old)
+    there = Files(tmp_path / "trust.json", tmp_path / "rows.jsonl", tmp_path / "kept.xz", again=True)
+    part = [task for task in tasks if task.world == "A/B test"][:3]
+    assert trust.run(there, part, seconds=0.0) is None and len(kept(there.kept)) == len(tasks)
+    facts = trust.run(there, part)
+    assert facts["sizes"]["versions"] == {"old": len(tasks) - 3, version(): 3}
+    assert trust.run(replace(there, rows=tmp_path / "none.jsonl"), part) == facts  # kept: nothing is run again
+    assert not (tmp_path / "none.jsonl").exists()
+
+
+def test_a_file_that_holds_no_rows_is_named(tmp_path):
+    (tmp_path / "kept.xz").write_bytes(b"no rows")
+    with pytest.raises(cael.InputError, match=r"kept\.xz is no file of kept rows .*choose another --kept"):
+        kept(tmp_path / "kept.xz")
 
 
 def test_each_condition_shuffles_anew():
@@ -216,7 +248,7 @@ def test_the_command(files, tmp_path, capsys):
         "0",
     ]
     only = ["--only", "A/B test", "rare clicks, equal arms", "joint"]
-    rows = ["--rows", str(folder / "rows.jsonl")]
+    rows = ["--rows", str(folder / "rows.jsonl"), "--kept", str(tmp_path / "kept.xz")]
     trust.main(["run", "--out", str(tmp_path / "trust.json"), *rows, *only, *sizes])
     assert json.loads((tmp_path / "trust.json").read_text()) == json.loads(json.dumps(facts))
     trust.main(["page", "--out", str(tmp_path)])

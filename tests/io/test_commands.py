@@ -203,7 +203,7 @@ def test_a_report(capsys, log, tmp_path):
     assert len(page) < 300 * 1024
     assert "new &lt;policy&gt;" in page
     assert "new <policy>" not in page
-    for word in ("Auto", "SNDR", "By country", "By good", "By window of time", "log.parquet", "be", "Audit"):
+    for word in ("Auto", "SNDR", "By country", "By good", "By time period", "log.parquet", "be", "Audit"):
         assert word in page
     code, _, _ = run(capsys, "compare", log, "--policy", "a=choice:good", "--policy", "b=uniform", "--out", out)
     assert code == 0

@@ -53,7 +53,7 @@ ESTIMATORS = [
     cael.OPERA([cael.DM(), cael.SNDR(), cael.SwitchDR()], resamples=50, seed=3),
     cael.OCV([cael.IPS(), cael.LoggedMean()], validator=cael.IPS(), splits=4),
     cael.CAELMIPS(training=QUICK),
-    cael.CAELMIPS(preset="through", training=QUICK),
+    cael.CAELMIPS(preset="through-posterior", training=QUICK),
     cael.AELMIPS(),
     cael.NetworkDM(cael.NetworkOutcome(training=QUICK)),
     cael.DR(cael.NetworkOutcome(training=QUICK), folds=2),

@@ -9,6 +9,7 @@ import pytest
 import cael
 from cael.cli import main
 from cael.cli.schema import schema_of
+from cael.policies.policy import probabilities
 
 
 def called(*arguments):
@@ -40,3 +41,23 @@ def test_files_that_cannot_be_are_refused_before_the_work(tmp_path, capsys):
     assert ".json" in capsys.readouterr().err
     assert called("--code", str(tmp_path / "no" / "p.py")) == 1
     assert "no folder" in capsys.readouterr().err
+
+
+def test_limits_hold_by_the_command_too(tmp_path, capsys):
+    options = ("--max-changed", "0.3", "--explore", "0.1", "--max-actions", "2", "--guardrail", "x_hour:min:+5%")
+    called(*options, "--format", "json", "--save", str(tmp_path / "p.json"))
+    document = json.loads(capsys.readouterr().out)
+    assert document["changed"] <= 0.3
+    assert document["limits"]["max_actions"] == 2
+    assert document["limits"]["explore"] == 0.1
+    assert [(row["name"], row["bound"]) for row in document["guardrails"]] == [("x_hour", "+5%")]
+    log = cael.read(cael.examples.path())
+    p = probabilities(cael.read_policy(tmp_path / "p.json", log), log.whole)
+    assert p.min() >= 0.1 / log.n_actions - 1e-12
+
+
+def test_a_second_goal_and_an_unknown_guardrail_are_refused(capsys):
+    assert called("--metric", "x_hour:min", "--reward", "clicked") == 1
+    assert "learn maximises one reward" in capsys.readouterr().err
+    assert called("--guardrail", "nowhere:min:+5%") == 1
+    assert "nowhere" in capsys.readouterr().err

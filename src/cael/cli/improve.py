@@ -1,4 +1,4 @@
-"""The command that learns a policy: learn."""
+"""The commands about a better policy: learn, watch."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from cael.cli.decide import measuring
 from cael.cli.large import Large, Opened, open_large
+from cael.cli.large import opened as read_log
 from cael.cli.options import (
     Columns_,
     Flag,
+    Guardrails,
     Judging,
     Log,
     MaybeNumber,
@@ -29,6 +32,7 @@ from cael.errors import InputError, NeedsError
 
 if TYPE_CHECKING:
     from cael.learning.advice import Learned
+    from cael.results.metric import Metric
 
 OK, KEPT = 0, 4
 """Exit codes: KEPT with --gate, where the decision is to keep the old policy."""
@@ -60,6 +64,8 @@ class Files:
     "Write the policy to this JSON file, which --policy learned:FILE reads."
     decisions: Path | None = None
     "Write a table of its decisions on this log to a CSV or Parquet file."
+    watch: Path | None = None
+    "Write a JSON file with which cael watch asks again as new rows come."
     code: Path | None = None
     "Write a tree or linear scores as code to a .py or .sql file."
 
@@ -74,6 +80,7 @@ def learn(
     candidates: Annotated[Sequence[str], Parameter(consume_multiple=True, negative=())] = (),
     depth: Whole = 2,
     limits: Constraints | None = None,
+    guardrail: Guardrails = None,
     level: Number = 0.95,
     certify: Number = 0.4,
     budget: MaybeNumber = None,
@@ -90,7 +97,7 @@ def learn(
     Parameters
     ----------
     candidates
-        Kinds of policies to try: best_arm, linear, ridge, cael, clusters, tree; all of them if not given.
+        Kinds of policies to try: best_arm, linear, ridge, cael, clusters, likelihood, tree; all of them if not given.
     depth
         Questions of a tree, one below the other.
     level
@@ -105,6 +112,7 @@ def learn(
     from cael.learning.learner import DEFAULT
     from cael.learning.learner import learn as learned_from
 
+    columns, metrics = measuring(columns, guardrail)
     settings, must, where = reading or Reading(), limits or Constraints(), files or Files()
     writable(out)
     check_files(where, log)
@@ -114,7 +122,8 @@ def learn(
     learned = learned_from(
         opened.rows, candidates=tuple(candidates) or DEFAULT, depth=depth, min_lift=must.min_lift,
         max_changed=must.max_changed, explore=must.explore, max_actions=must.max_actions, single=must.single,
-        level=level, certify=certify, budget=budget, seed=settings.seed, thresholds=(judging or Judging()).limits(),
+        guardrails=bounds_of(metrics), level=level, certify=certify, budget=budget, seed=settings.seed,
+        thresholds=(judging or Judging()).limits(),
     )  # fmt: skip
     facts, code = facts_of(opened), code_of(where, learned)
     show(learned, format, kind="learned", facts=facts, after=learned.explain().splitlines())
@@ -125,6 +134,47 @@ def learn(
             plan=learned.plan,
         )  # fmt: skip
     return KEPT if gate and not learned.ships else OK
+
+
+def watch(
+    log: Log,
+    state: Path,
+    *,
+    columns: Columns_ = None,
+    reading: Reading | None = None,
+    gate: Flag = False,
+    format: Printed = "table",
+) -> int:
+    """Ask again whether a learned policy is better, with rows that came since the last look.
+
+    The bound holds for all looks together, so that one may look as often as one likes, and ship as soon as it is above
+    what was asked for.
+
+    Parameters
+    ----------
+    state
+        The JSON file that cael learn --watch wrote; the rows are added to it.
+    gate
+        Exit with 4 if the policy is not to be shipped yet.
+    """
+    from cael.learning.watching import read_watch
+
+    table = read_log(log, columns, reading or Reading())
+    grown = read_watch(state, table.log).more(table.log)
+    grown.save(state)
+    show(grown, format, kind="watch", facts=facts_in_memory(table))
+    return KEPT if gate and not grown.ships else OK
+
+
+def bounds_of(metrics: Sequence[Metric]) -> list[Metric]:
+    """The guardrails among the metrics; what is learned by is the reward alone."""
+    goals = [metric for metric in metrics if not metric.guardrail]
+    if len(goals) > 1 or any(metric != type(metric)(metric.column) for metric in goals):
+        raise InputError(
+            "learn maximises one reward, a column of the log: name it with --reward, and bounds on other metrics with "
+            f"--guardrail. Got the metrics {', '.join(metric.label for metric in goals)}."
+        )
+    return [metric for metric in metrics if metric.guardrail]
 
 
 def facts_of(opened: Opened) -> Facts:
@@ -141,7 +191,7 @@ def facts_of(opened: Opened) -> Facts:
 
 def check_files(files: Files, log: str) -> None:
     """Refuse files that cannot be written, and the log itself, before the work is done."""
-    kinds = {"save": (".json",), "decisions": (".csv", ".parquet"), "code": (".py", ".sql")}
+    kinds = {"save": (".json",), "watch": (".json",), "decisions": (".csv", ".parquet"), "code": (".py", ".sql")}
     for name, endings in kinds.items():
         path = getattr(files, name)
         if path is None:
@@ -177,9 +227,11 @@ def write_files(files: Files, learned: Learned, opened: Opened, code: str) -> No
 
     if files.save is not None:
         learned.save(files.save)
+    if files.watch is not None:
+        learned.watch().save(files.watch)
     if files.code is not None:
         write_whole(files.code, code)
     if files.decisions is not None and opened.table is not None:
         write_decisions(learned.policy, opened.table.log, files.decisions)
-    for path in filter(None, (files.save, files.code, files.decisions)):
+    for path in filter(None, (files.save, files.watch, files.code, files.decisions)):
         print(f"wrote {visible(str(path))}", file=sys.stderr)

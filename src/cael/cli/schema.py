@@ -49,11 +49,12 @@ DEFINITIONS: dict[str, Any] = {
     "estimate": record(
         estimator=TEXT, value=NUMBER, stderr=NUMBER, error=NUMBER, interval=ref("interval"),
         interval_without_bias={"anyOf": [ref("interval"), {"type": "null"}]}, n=COUNT, fingerprint=TEXT,
-        diagnostics=ref("diagnostics"),
+        assumes={"type": ["string", "null"]}, diagnostics=ref("diagnostics"),
     ),
     "answer": record(
-        sentence=TEXT, metric=TEXT, policy=TEXT, baseline=TEXT, rows=COUNT, first_day={"type": ["string", "null"]},
-        last_day={"type": ["string", "null"]}, unit=TEXT, scale=COUNT, value=NUMBER, baseline_value=NUMBER, lift=NUMBER,
+        sentence=TEXT, metric=TEXT, policy=TEXT, baseline=TEXT, rows=COUNT, decisions=COUNT, unit=TEXT, scale=COUNT,
+        first_day={"type": ["string", "null"]}, last_day={"type": ["string", "null"]},
+        value=NUMBER, baseline_value=NUMBER, lift=NUMBER,
         interval=ref("interval"), relative_lift=MAYBE,
         relative_interval={"anyOf": [ref("interval"), {"type": "null"}]},
         chance_better={"type": "number", "minimum": 0, "maximum": 1}, chance_assumes=TEXT,
@@ -73,7 +74,7 @@ DEFINITIONS: dict[str, Any] = {
             )
         ),
         estimator=TEXT, level=NUMBER, factor=NUMBER, differ=NUMBER, spread=NUMBER, kind=TEXT, sentence=TEXT,
-        metric=TEXT, baseline=TEXT, others_=several(ref("segments")),
+        metric=TEXT, baseline=TEXT, assumes={"type": ["string", "null"]}, others_=several(ref("segments")),
     ),
     "calibration": record(
         best=TEXT, kinds=several(TEXT), repeats=COUNT, n=COUNT, level=NUMBER, redrawn=TRUTH, sentence=TEXT,
@@ -132,14 +133,18 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
     "learned": record(
         reading_=ref("reading"), decision={"enum": ["ship", "keep"]}, reasons=several(TEXT), sentence=TEXT, policy=TEXT,
         candidate=TEXT, lift=NUMBER, bound=NUMBER, level=NUMBER, changed=NUMBER, rows_learned=COUNT,
-        rows_certified=COUNT, limits={"type": "object"}, notes=several(TEXT), explanation=TEXT,
-        path=several(
+        rows_certified=COUNT, limits={"type": "object"}, guardrails=several({"type": "object"}), notes=several(TEXT),
+        explanation=TEXT, path=several(
             record(
                 candidate=TEXT, play=TEXT, lift=NUMBER, error=NUMBER, second=NUMBER, changed=NUMBER, share=NUMBER,
                 promise=NUMBER, chosen=TRUTH,
             )
         ),
         certificate={"type": "object"}, plan={"type": ["object", "null"]},
+    ),
+    "watch": record(
+        reading=ref("reading"), decision={"enum": ["ship", "keep"]}, sentence=TEXT, policy=TEXT, level=NUMBER,
+        min_lift=NUMBER, rows=COUNT, units=COUNT, looks=several(record(n=COUNT, lift=NUMBER, bound=MAYBE)),
     ),
     "plan": record(
         reading=ref("reading"), policy=TEXT, baseline_name=TEXT, lift=NUMBER, baseline=NUMBER, level=NUMBER,
@@ -151,7 +156,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
 
 
 def schema_of(kind: str) -> dict[str, Any]:
-    """The JSON Schema of a document: "evaluation", "comparison", "audit", "plan" or "learned"."""
+    """The JSON Schema of a document: "evaluation", "comparison", "audit", "plan", "learned" or "watch"."""
     document = DOCUMENTS[kind]
     name = f"cael.{kind}/{SCHEMA}"
     return {

@@ -53,13 +53,13 @@ class Simulation:
 
 
 INTRODUCTION = """\
-This is a simulation. An old policy took {rows:,} decisions among {actions:,} actions, and
-its log has the reward of each. What would a new policy have earned?
+A simulation: the logging policy took {rows:,} decisions among {actions:,} actions, and its
+log has the reward of each. What would a new policy have earned?
 """
 COLUMNS = """
 The table: each row estimates the value of the new policy per decision in its
-own way; LoggedMean is the old policy. error: the standard error. eff. n: to how
-many rows of the log the weighting comes down.\
+own way; LoggedMean is the logging policy. error: the standard error. eff. n:
+the effective sample size, in rows.\
 """
 
 
@@ -140,7 +140,7 @@ def example(
         print(f"wrote {path}")
 
 
-def schema(document: Literal["evaluation", "comparison", "audit", "plan", "learned"] = "evaluation") -> None:
+def schema(document: Literal["evaluation", "comparison", "audit", "plan", "learned", "watch"] = "evaluation") -> None:
     """Print the JSON Schema of what --format json prints.
 
     Parameters

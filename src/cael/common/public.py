@@ -20,14 +20,15 @@ from cael.errors import PolicyError as PolicyError
 from cael.errors import SupportError as SupportError
 from cael.estimators.estimator import Estimator as Estimator
 from cael.estimators.problem import Problem as Problem
+from cael.experiments.namespace import paper as paper
 from cael.inference.diagnostics import Candidate as Candidate
 from cael.inference.diagnostics import Diagnostics as Diagnostics
 from cael.inference.diagnostics import EmbeddingFacts as EmbeddingFacts
 from cael.inference.diagnostics import TrainingFacts as TrainingFacts
 from cael.inference.estimate import Estimate as Estimate
-from cael.inference.estimate import ScoreRange as ScoreRange
 from cael.inference.intervals import Interval as Interval
 from cael.inference.overlap import Overlap as Overlap
+from cael.inference.score_range import ScoreRange as ScoreRange
 from cael.io import read as read
 from cael.judging.audit_checks import Frequency as Frequency
 from cael.judging.audit_checks import Period as Period
@@ -40,6 +41,8 @@ from cael.judging.verdict import Verdict as Verdict
 from cael.learning.advice import Learned as Learned
 from cael.learning.learner import learn as learn
 from cael.learning.saved import read_policy as read_policy
+from cael.learning.watching import Watch as Watch
+from cael.learning.watching import read_watch as read_watch
 from cael.log.batch import Batch as Batch
 from cael.log.eligible import Eligible as Eligible
 from cael.log.logged import LoggedData as LoggedData

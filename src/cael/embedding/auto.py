@@ -102,7 +102,7 @@ class Auto(Estimator):
     def chosen(self, estimates: list[Estimate], errors: list[float], left_out: list[str]) -> Estimate:
         """The one of these with the least squared error, with the warnings that say what was left out."""
         if not estimates:
-            raise SupportError("Auto found no estimator that can say anything: " + " ".join(left_out))
+            raise SupportError("Auto found no estimator that this log allows: " + " ".join(left_out))
         best = int(np.argmin(errors))
         winner = estimates[best]
         path = tuple(
@@ -112,7 +112,16 @@ class Auto(Estimator):
         note = f"Auto chose {winner.estimator.split('(')[0]} from {len(estimates)} candidates."
         d = replace(winner.diagnostics, choices=len(estimates), path=(*path, *winner.diagnostics.path))
         d = with_warnings(d, (note, *left_out))
-        return replace(winner, estimator=self.name, diagnostics=d, score_range=None)
+        unbiased = unbiased_among(winner, estimates)
+        return replace(winner, estimator=self.name, diagnostics=d, score_range=None, unbiased=unbiased)
+
+
+def unbiased_among(winner: Estimate, estimates: Sequence[Estimate]) -> tuple[Estimate, ...]:
+    """What the interval of a blend is no wider than: the widest of the other candidates, and its own unbiased end."""
+    if not winner.unbiased:
+        return ()
+    others = [estimate for estimate in estimates if estimate is not winner]
+    return tuple(replace(other, unbiased=winner.unbiased) for other in others) or winner.unbiased
 
 
 def worth(asking: Asking, target: int, rows: int) -> float:

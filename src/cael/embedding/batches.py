@@ -18,12 +18,14 @@ from cael.log.logged import LoggedData
 @final
 @dataclass(frozen=True)
 class TrialData:
-    """L logs, each of T / L trials: x (L, n, d), a (L, n), r (L, n); rows[t] are the rows that trial t may train on."""
+    """L logs, each of T / L trials: x (L, n, d), a (L, n), r (L, n); rows[t] are the rows that trial t may train on.
+    counted: (L, n) how often each row counts (None: all alike)."""
 
     x: AnyArray
     a: AnyArray
     r: AnyArray
     rows: tuple[AnyArray, ...]
+    counted: AnyArray | None = None
 
     @property
     def trials(self) -> int:
@@ -33,22 +35,36 @@ class TrialData:
         """x, a and r of some rows (T, B)."""
         return gather_rows(self.x, rows), gather_rows(self.a, rows), gather_rows(self.r, rows)
 
+    def often(self, rows: AnyArray) -> AnyArray | float:
+        """How often some rows (T, B) count."""
+        return 1.0 if self.counted is None else gather_rows(self.counted, rows)
+
 
 def check_alike(logs: Sequence[LoggedData]) -> None:
-    """Refuse logs that cannot share a trial axis."""
-    if len({(len(log), log.n_actions, log.contexts.shape[1]) for log in logs}) != 1:
-        raise InputError("logs that are trained together must have the same numbers of rows, actions and contexts.")
+    """Refuse logs that cannot share a trial axis, each with action features of its own."""
+    features = [() if log.action_features is None else log.action_features.shape for log in logs]
+    if len({(len(log), log.n_actions, log.contexts.shape[1], *f) for log, f in zip(logs, features, strict=True)}) != 1:
+        raise InputError(
+            "logs that are trained together must have the same numbers of rows, actions, contexts and action features."
+        )
+
+
+def check_same_actions(logs: Sequence[LoggedData]) -> None:
+    """The same of logs that share their action features, too."""
+    check_alike(logs)
     if not all(np.array_equal(log.action_features, logs[0].action_features) for log in logs):  # type: ignore[arg-type]
         raise InputError("logs that are trained together must have the same action_features.")
+    if len({log.counted is None for log in logs}) != 1:
+        raise InputError("logs that are trained together must all have sampling weights, or none of them.")
 
 
 def trial_data(logs: Sequence[LoggedData], xp: Arrays, rows: Sequence[np.ndarray] | None = None) -> TrialData:
     """Logs of equal length as one trial each; `rows` restricts what each trial trains on (folds)."""
     check_alike(logs)
     return TrialData(
-        xp.asarray(np.stack([log.contexts for log in logs]), xp.float32),
+        xp.asarray(np.stack([log.contexts for log in logs]), xp.float64),
         xp.asarray(np.stack([log.actions for log in logs]), xp.int64),
-        xp.asarray(np.stack([log.rewards for log in logs]), xp.float32),
+        xp.asarray(np.stack([log.rewards for log in logs]), xp.float64),
         tuple(xp.asarray(of_log, xp.int64) for of_log in rows or [np.arange(len(log)) for log in logs]),
     )
 

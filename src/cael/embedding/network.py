@@ -7,7 +7,7 @@ that all k actions cost one product with the (k, f) action table.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias, final
 
 import torch
@@ -38,15 +38,15 @@ class Network(Protocol):
 
 
 def around_zero(shape: tuple[int, ...], bound: float, stream: Stream) -> Tensor:
-    """(T, *shape) values from U(-bound, bound)."""
-    return (2 * stream.uniform(*shape) - 1) * bound
+    """(T, *shape) float64 values from U(-bound, bound)."""
+    return (2 * stream.uniform(*shape).double() - 1) * bound
 
 
 def _with_actions(h: Tensor, p: Parameters, phi: Tensor | None, a: Tensor) -> Tensor:
     """h plus W_a phi(a) of actions a (T, B), in the order of p."""
     for name in p:
         if name == "phi" and phi is not None:
-            h = h + torch.bmm(gather_rows(phi[None], a), p[name])
+            h = h + torch.bmm(gather_rows(phi, a), p[name])
         if name == "onehot":
             h = h + torch.gather(p[name], 1, a[..., None].expand(*a.shape, p[name].shape[-1]))
     return h
@@ -55,7 +55,8 @@ def _with_actions(h: Tensor, p: Parameters, phi: Tensor | None, a: Tensor) -> Te
 @final
 @dataclass(frozen=True, eq=False)
 class ContextActionNetwork:
-    """The paper's network. phi: (k, f) action features or None; onehot: whether the action number is an input."""
+    """The paper's network. phi: (1, k, f) action features, or (T, k, f) of each trial, or None; onehot: whether the
+    action number is an input."""
 
     settings: NetworkSettings
     context_dim: int
@@ -72,37 +73,60 @@ class ContextActionNetwork:
     @property
     def cells(self) -> int:
         """Numbers that `reward_all` holds for one context."""
-        return self.n_actions * self.settings.hidden
+        return self.n_actions * (self.settings.hidden if self.settings.hidden_layers else self.embedding_dim)
+
+    @property
+    def hidden(self) -> list[str]:
+        """Names of the hidden layers; the layer after them makes e."""
+        return [str(layer) for layer in range(1, self.settings.hidden_layers + 1)]
+
+    @property
+    def last(self) -> str:
+        return str(self.settings.hidden_layers + 1)
 
     def init(self, stream: Stream) -> Parameters:
-        d, h, f = self.context_dim, self.settings.hidden, 0 if self.phi is None else self.phi.shape[1]
-        first = 1 / math.sqrt(d + f + (self.n_actions if self.onehot else 0))
-        second = 1 / math.sqrt(h)
-        shapes: dict[str, tuple[tuple[int, ...], float]] = {"x": ((d, h), first), "b1": ((h,), first)}
-        if self.phi is not None:
-            shapes["phi"] = (f, h), first
-        if self.onehot:
-            shapes["onehot"] = (self.n_actions, h), first
-        shapes |= {"w2": ((h, h), second), "b2": ((h,), second)}
-        shapes |= {"w3": ((h, self.embedding_dim), second), "b3": ((self.embedding_dim,), second)}
-        if self.settings.embedding_dim is not None:
-            inputs = d + self.settings.intercept
-            shapes["u"] = (inputs, self.embedding_dim), 1 / math.sqrt(max(1, inputs))
-        p = {name: around_zero(*shape, stream) for name, shape in shapes.items()}
-        for layer in ("1", "2") if self.settings.batchnorm else ():
+        p = {name: around_zero(*shape, stream) for name, shape in self._shapes().items()}
+        for layer in self.hidden if self.settings.batchnorm else ():
             # Normalisation takes a bias away again; its gradient is rounding noise, and Adam would follow it.
             p["running_b" + layer] = p.pop("b" + layer)
             for name, value in (("scale", 1.0), ("shift", 0.0), ("running_mean", 0.0), ("running_var", 1.0)):
-                p[name + layer] = stream.xp.zeros((stream.trials, h)) + value
+                p[name + layer] = torch.full_like(p["running_b" + layer], value)
         return p
 
+    def _shapes(self) -> dict[str, tuple[tuple[int, ...], float]]:
+        """The shape of each table, and the bound of its first values: 1/sqrt(inputs of its layer)."""
+        d, f, s = self.context_dim * self.settings.contexts, self._features, self.settings
+        first, second = 1 / math.sqrt(max(1, d + f + self.n_actions * self.onehot)), 1 / math.sqrt(s.hidden)
+        h = s.hidden if s.hidden_layers else self.embedding_dim
+        shapes: dict[str, tuple[tuple[int, ...], float]] = {"x": ((d, h), first)} if s.contexts else {}
+        shapes["b1"] = (h,), first
+        shapes |= {"phi": ((f, h), first)} if f else {}
+        shapes |= {"onehot": ((self.n_actions, h), first)} if self.onehot else {}
+        for layer in range(2, s.hidden_layers + 2):
+            width = h if layer <= s.hidden_layers else self.embedding_dim
+            shapes |= {f"w{layer}": ((h, width), second), f"b{layer}": ((width,), second)}
+        if s.embedding_dim is not None:
+            inputs = self.context_dim + s.intercept
+            shapes["u"] = (inputs, s.embedding_dim), 1 / math.sqrt(max(1, inputs))
+        return shapes
+
+    @property
+    def _features(self) -> int:
+        return 0 if self.phi is None else int(self.phi.shape[-1])
+
+    def of_trial(self, trial: int) -> ContextActionNetwork:
+        """The network of one trial, where each has action features of its own."""
+        if self.phi is None or len(self.phi) == 1:
+            return self
+        return replace(self, phi=self.phi[trial : trial + 1])
+
     def masks(self, stream: Stream, batch: int) -> list[Tensor]:
-        rate, h = self.settings.dropout, self.settings.hidden
-        kept = stream.kept(rate, 2, batch, h).to(torch.float32) / (1 - rate)
-        return [kept[:, 0], kept[:, 1]]
+        rate, layers = self.settings.dropout, self.settings.hidden_layers
+        kept = stream.kept(rate, layers, batch, self.settings.hidden).double() / (1 - rate)
+        return [kept[:, layer] for layer in range(layers)]
 
     def _bias(self, p: Parameters, layer: str) -> Tensor:
-        untrained = self.settings.batchnorm and layer != "3"
+        untrained = self.settings.batchnorm and layer != self.last
         return p[("running_b" if untrained else "b") + layer][:, None]
 
     def _normalise(self, p: Parameters, h: Tensor, layer: str) -> Tensor:
@@ -123,35 +147,42 @@ class ContextActionNetwork:
         if not self.settings.batchnorm:
             return p
         settled = dict(p)
-        for layer, tables in (("1", ("x", "phi", "onehot")), ("2", ("w2",))):
+        for layer in self.hidden:
             inverse = torch.rsqrt(p["running_var" + layer] + 1e-5) * p["scale" + layer]
+            tables = ("x", "phi", "onehot") if layer == "1" else ("w" + layer,)
             settled |= {name: p[name] * inverse[:, None] for name in tables if name in p}
             bias = (p["running_b" + layer] - p["running_mean" + layer]) * inverse
             settled["running_b" + layer] = bias + p["shift" + layer]
         return settled
 
     def _hidden(self, p: Parameters, h: Tensor, masks: list[Tensor] | None) -> Tensor:
-        """From the sums of the first layer (T, N, h) to the second hidden layer (T, N, h)."""
-        if masks is None:
-            return torch.relu(torch.baddbmm(self._bias(p, "2"), torch.relu(h), p["w2"]))
-        h = torch.relu(self._normalise(p, h, "1")) * masks[0]
-        h = torch.baddbmm(self._bias(p, "2"), h, p["w2"])
-        return torch.relu(self._normalise(p, h, "2")) * masks[1]
+        """From the sums of the first layer (T, N, h) to what the last takes, (T, N, h); p: settled without masks."""
+        for place, layer in enumerate(self.hidden):
+            if place:
+                h = torch.baddbmm(self._bias(p, layer), h, p["w" + layer])
+            h = torch.relu(h) if masks is None else torch.relu(self._normalise(p, h, layer)) * masks[place]
+        return h
+
+    def _first(self, p: Parameters, x: Tensor) -> Tensor:
+        """What contexts (T, B, d) add to the first layer, (T, B or 1, h)."""
+        return torch.baddbmm(self._bias(p, "1"), x, p["x"]) if self.settings.contexts else self._bias(p, "1")
 
     def embed(self, p: Parameters, x: Tensor, a: Tensor, masks: list[Tensor] | None) -> Tensor:
         p = self.settled(p) if masks is None else p
-        h = _with_actions(torch.baddbmm(self._bias(p, "1"), x, p["x"]), p, self.phi, a)
-        return torch.baddbmm(self._bias(p, "3"), self._hidden(p, h, masks), p["w3"])
+        h = _with_actions(self._first(p, x).expand(*a.shape, -1), p, self.phi, a)
+        h = self._hidden(p, h, masks)
+        return torch.baddbmm(self._bias(p, self.last), h, p["w" + self.last]) if self.hidden else h
 
     def _every(self, p: Parameters, x: Tensor) -> Tensor:
-        """The second hidden layer (T, B * k, h) of contexts with every action; p: settled."""
-        h = torch.baddbmm(self._bias(p, "1"), x, p["x"])
+        """What the last layer takes, (T, B, k, h), of contexts with every action; p: settled."""
+        h = self._first(p, x).expand(*x.shape[:2], -1)
         table = h.new_zeros(h.shape[0], self.n_actions, h.shape[-1])
         if self.phi is not None:
             table = table + self.phi @ p["phi"]
         if self.onehot:
             table = table + p["onehot"]
-        return self._hidden(p, (h[:, :, None] + table[:, None]).reshape(len(h), -1, h.shape[-1]), None)
+        cells = (h[:, :, None] + table[:, None]).reshape(len(h), -1, h.shape[-1])
+        return self._hidden(p, cells, None).reshape(*x.shape[:2], self.n_actions, -1)
 
     def _turned(self, p: Parameters, x: Tensor) -> Tensor:
         """What e is multiplied with in r_hat, (..., e)."""
@@ -167,11 +198,13 @@ class ContextActionNetwork:
     def reward_all(self, p: Parameters, x: Tensor) -> Tensor:
         """r_hat (T, B, k) of contexts x (T, B, d) with every action, in evaluation mode.
 
-        As h'(W3 x) + b3'x, where h is the second hidden layer: the product with W3 is one for each context.
+        As h'(W x) + b'x, where h is the last hidden layer: the product with its W is one for each context.
         """
-        turned = self._turned(p, x)
-        v, c = torch.bmm(turned, p["w3"].transpose(1, 2)), (turned * p["b3"][:, None]).sum(dim=-1)
-        h = self._every(self.settled(p), x).reshape(*x.shape[:2], self.n_actions, -1)
+        turned, h = self._turned(p, x), self._every(self.settled(p), x)
+        if not self.hidden:
+            return (h @ turned[..., None])[..., 0]
+        v = torch.bmm(turned, p["w" + self.last].transpose(1, 2))
+        c = (turned * p["b" + self.last][:, None]).sum(dim=-1)
         return (h @ v[..., None])[..., 0] + c[..., None]
 
 
@@ -186,7 +219,7 @@ class ActionNetwork:
     onehot: bool
 
     def init(self, stream: Stream) -> Parameters:
-        d, f = self.context_dim, 0 if self.phi is None else self.phi.shape[1]
+        d, f = self.context_dim, 0 if self.phi is None else int(self.phi.shape[-1])
         bound = 1 / math.sqrt(f + (self.n_actions if self.onehot else 0))
         p = {"b": around_zero((d,), bound, stream)}
         if self.onehot:

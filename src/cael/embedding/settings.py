@@ -12,14 +12,24 @@ from cael.errors import InputError, NeedsError, choose, positive_int
 
 
 @final
+class Diverged(InputError):
+    """The loss of a training grew without bound. trials: of those that were trained together, which."""
+
+    def __init__(self, message: str, trials: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.trials = trials
+
+
+@final
 @dataclass(frozen=True)
 class Training:
-    """How a network is trained: mini-batches from shuffled passes over the log, Adam with decoupled weight decay.
+    """How a network is trained: mini-batches from shuffled passes over the log, decoupled weight decay, in 64 bits.
 
-    iterations: gradient steps. batch_size: rows per step (at most the rows of the log). learning_rate, weight_decay: of
-    Adam. holdout: share of the rows kept from training to watch the reward loss; 0 for none. patience: with a holdout,
-    stop after so many checks without improvement and return the best network seen (None: train to the end).
-    check_every: steps between records of the history. device: "cpu", "cuda", or "auto".
+    iterations: gradient steps. epochs: passes over the log, in place of iterations. batch_size: rows per step (at most
+    the rows of the log). learning_rate, weight_decay: of the steps. optimiser: "adam", or "gradient" for plain steps
+    theta - learning_rate * gradient. holdout: share of the rows kept from training to watch the reward loss; 0 for
+    none. patience: with a holdout, stop after so many checks without improvement and return the best network seen
+    (None: train to the end). check_every: steps between records of the history. device: "cpu", "cuda", or "auto".
     """
 
     iterations: int = 1000
@@ -30,9 +40,14 @@ class Training:
     patience: int | None = None
     check_every: int = 50
     device: str = "cpu"
+    epochs: int | None = None
+    optimiser: str = "adam"
 
     def __post_init__(self) -> None:
         positive_int("iterations", self.iterations, least=0)
+        choose("optimiser", self.optimiser, ("adam", "gradient"))
+        if self.epochs is not None:
+            positive_int("epochs", self.epochs)
         positive_int("batch_size", self.batch_size, least=2)
         positive_int("check_every", self.check_every)
         choose("device", self.device, ("cpu", "cuda", "auto"))
@@ -43,17 +58,22 @@ class Training:
         if not 0 <= self.holdout < 1 or (self.patience is not None and self.holdout == 0):
             raise InputError("holdout must be in [0, 1), and patience needs holdout > 0.")
 
+    def steps(self, rows: int) -> int:
+        """Gradient steps on so many rows; a pass has only whole batches."""
+        return self.iterations if self.epochs is None else self.epochs * (rows // min(self.batch_size, rows))
+
 
 @final
 @dataclass(frozen=True)
 class NetworkSettings:
     """f(x, a): three layers, batch normalisation, ReLU and dropout in the hidden ones; r_hat = e'x.
 
-    hidden: width of the two hidden layers. dropout: their dropout rate. actions: what the network sees of an action:
-    "features" (its action_features), "onehot", "both"; "auto" is features where the log has them, else one-hot.
-    embedding_dim: None gives e the dimension of x and r_hat = e'x, as in the paper; a number gives it that dimension
-    and r_hat = e'(U x) with a learned U. intercept: append 1 to x in r_hat, so that an offset can be fitted.
-    batchnorm: whether hidden layers are normalised by batches.
+    hidden_layers: 2, and the output is the third layer of the paper's "three-layer network"; 3 is its other meaning, 0
+    is a linear f. hidden: their width. dropout: their dropout rate. batchnorm: whether they are normalised by batches.
+    contexts: whether f sees x; without, e depends on the action alone. actions: what f sees of an action: "features"
+    (its action_features), "onehot", "both"; "auto" is features where the log has them, else one-hot. embedding_dim:
+    None gives e the dimension of x and r_hat = e'x, as in the paper; a number gives it that dimension and
+    r_hat = e'(U x) with a learned U. intercept: append 1 to x in r_hat, so that an offset can be fitted.
     """
 
     hidden: int = 64
@@ -62,9 +82,12 @@ class NetworkSettings:
     actions: str = "auto"
     embedding_dim: int | None = None
     intercept: bool = False
+    hidden_layers: int = 2
+    contexts: bool = True
 
     def __post_init__(self) -> None:
         positive_int("hidden", self.hidden)
+        positive_int("hidden_layers", self.hidden_layers, least=0)
         choose("actions", self.actions, ("auto", "features", "onehot", "both"))
         if not 0 <= self.dropout < 1:
             raise InputError(f"dropout must be in [0, 1); got {self.dropout!r}.")
@@ -161,24 +184,56 @@ class Objective:
     @property
     def needs_posterior(self) -> bool:
         """Whether the gradient of L_bias or L_var is not 0, so that a step must look at the posterior."""
-        through_r_hat = self.variance == "paper" and self.reward_gradient
-        return (self.alpha > 0 and self.posterior_gradient) or (
-            self.beta > 0 and (self.posterior_gradient or through_r_hat)
-        )
+        return any(weight > 0 and term not in self.flat for term, weight in (("bias", self.alpha), ("var", self.beta)))
 
+    @property
+    def flat(self) -> tuple[str, ...]:
+        """The terms of the loss whose gradient is 0 everywhere, "bias" and "var"."""
+        through_r_hat = self.variance == "paper" and self.reward_gradient
+        return () if self.posterior_gradient else ("bias",) if through_r_hat else ("bias", "var")
+
+    @property
+    def without_effect(self) -> tuple[str, ...]:
+        """In words: each term that was asked for and trains nothing."""
+        weights = {"bias": ("alpha", self.alpha), "var": ("beta", self.beta)}
+        return tuple(NO_GRADIENT.format(term=f"L_{term}", weight=weights[term][0]) for term in self.flat
+                     if weights[term][1] > 0)  # fmt: skip
+
+
+NO_GRADIENT = (
+    "{term} has no gradient: the posterior is taken as a constant, so {weight} changes nothing in the training. "
+    "preset='through-posterior' lets the gradient run through the posterior."
+)
 
 PRESETS: dict[str, dict[str, Any]] = {
-    # The reading that reproduces the sentences of the paper's first figure (docs: readings).
-    "paper": {},
-    # The plainest reading of the update rule: the gradient runs through the posterior.
-    "through": {"posterior_gradient": True},
+    # The posterior is taken as a constant, which gives L_bias no gradient (docs: readings).
+    "constant-posterior": {},
+    # The gradient runs through the posterior, its coefficients held constant.
+    "through-posterior": {"posterior_gradient": True},
+    # Constant, and the posterior knows the logging policy.
+    "offset": {"offset": True},
+    # The text, letter by letter: the gradient of the whole loss, n of the batch that the loss is computed on.
+    "literal": {"posterior_gradient": True, "variance_n": "batch"},
 }
+TRAININGS = {"literal": Training(optimiser="gradient", learning_rate=0.001)}
+"""Of presets that say how: line 8 of Algorithm 1 is a plain gradient step. Its rate is not in the text; with 1,500
+actions the loss grows without bound at 0.01."""
 
 
 def objective(preset: str, **changes: Any) -> Objective:
     """The objective of a preset, with changes."""
     choose("preset", preset, tuple(PRESETS))
     return replace(Objective(), **{**PRESETS[preset], **changes})
+
+
+def nearest(chosen: Objective) -> tuple[str, dict[str, Any]]:
+    """The preset that differs least from an objective, and the fields that differ."""
+    distances = {}
+    for preset in PRESETS:
+        settings = objective(preset)
+        names = [f.name for f in fields(chosen) if getattr(chosen, f.name) != getattr(settings, f.name)]
+        distances[preset] = {name: getattr(chosen, name) for name in names}
+    return min(distances.items(), key=lambda item: len(item[1]))
 
 
 def require_torch(name: str) -> None:

@@ -1,8 +1,9 @@
 """One training loop for every network: (network, data, loss, settings, seeds) -> (parameters, history).
 
 Everything has a leading trial axis T: many trials, or the folds of one log, are trained at once, and each draws its
-random numbers from its own stream, so a trial's numbers do not depend on its neighbours or on the device. (Trials share
-the batch size, which is at most the rows of the shortest.)
+random numbers from its own stream. All is computed in 64 bits, and no trial waits for another: an estimate is the same
+alone, beside any neighbours and on any device, but for the rounding of sums, which training does not amplify (0063).
+(Trials share the batch size, which is at most the rows of the shortest.)
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from torch import Tensor
 from cael.common.progress import progress
 from cael.embedding.batches import Batches, TrialData
 from cael.embedding.network import Network, Parameters
-from cael.embedding.settings import Training
+from cael.embedding.settings import Diverged, Training
 from cael.embedding.stream import Stream
 from cael.embedding.tensors import Torch, deterministic
 
@@ -60,13 +61,14 @@ def train(
     stream = Stream(seeds, Torch(data.x.device))
     parameters = network.init(stream)
     learned = [p.requires_grad_() for name, p in parameters.items() if not name.startswith("running")]
-    optimiser = torch.optim.AdamW(learned, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
+    optimiser = _optimiser(learned, settings)
     rows, watched = _split(data.rows, settings.holdout, stream)
     batches = Batches(rows, settings.batch_size, stream)
     watch = _Watch(network, data, watched, settings)
-    with deterministic(), progress(label, settings.iterations) as advance:
-        for iteration in range(settings.iterations):
-            record = iteration % settings.check_every == 0 or iteration == settings.iterations - 1
+    steps = settings.steps(int(batches.lengths.min()))
+    with deterministic(), progress(label, steps) as advance:
+        for iteration in range(steps):
+            record = iteration % settings.check_every == 0 or iteration == steps - 1
             masks = network.masks(stream, batches.size)
             total, parts = loss(parameters, step_at(data, batches.next(), masks, record))
             optimiser.zero_grad(set_to_none=True)
@@ -75,7 +77,24 @@ def train(
             advance(1)
             if record and watch.record(iteration, {"total": total, **parts}, parameters):
                 break
+    _check_finite(watch, settings)
     return watch.result(parameters), watch.histories()
+
+
+def _check_finite(watch: _Watch, settings: Training) -> None:
+    """Refuse a training whose loss grew without bound."""
+    finite = np.isfinite(np.array(watch.losses.get("total", []), dtype=float)).reshape(-1, watch.data.trials)
+    if not finite.all():
+        rate = f"Lower learning_rate, which is {settings.learning_rate:g}."
+        lost = tuple(np.flatnonzero(~finite.all(axis=0)).tolist())
+        raise Diverged(f"the training diverged: its loss grew without bound. {rate}", lost)
+
+
+def _optimiser(learned: list[Tensor], settings: Training) -> torch.optim.Optimizer:
+    """Adam, or plain steps; weight decay is the same term in both."""
+    if settings.optimiser == "gradient":
+        return torch.optim.SGD(learned, lr=settings.learning_rate, weight_decay=settings.weight_decay)
+    return torch.optim.AdamW(learned, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
 
 
 def _split(rows: Sequence[Tensor], holdout: float, stream: Stream) -> tuple[list[Tensor], list[Tensor]]:

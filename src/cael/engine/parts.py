@@ -34,7 +34,8 @@ from cael.engine.steadying import pooled_of, second_of, steady
 from cael.errors import SupportError
 from cael.inference.diagnostics import NOT_TRAINED as NOT_TRAINED
 from cael.inference.diagnostics import Diagnostics, weighted_by, with_fit
-from cael.inference.estimate import Estimate, ScoreRange
+from cael.inference.estimate import Estimate
+from cael.inference.score_range import ScoreRange
 from cael.inference.weight_rules import WeightRule
 
 MODEL_BIAS = "The interval assumes that the outcome model is right on average: a bias of the model is not in it."
@@ -206,7 +207,7 @@ class FormPart(Part):
         weight, outcome, n = self.weight, self.form.outcome, answer.n
         fitted = self.form.cross_fitted if outcome is None else answer.outcomes[outcome].cross_fitted
         if weight is None and outcome is None:
-            return Diagnostics(n=n, effective_sample_size=float(n), max_weight=1.0, mean_weight=1.0)
+            return Diagnostics(n=n, effective_sample_size=float(answer.kish), max_weight=1.0, mean_weight=1.0)
         if weight is None:
             bias = MODEL_BIAS if self.leaning or fitted is None else MODEL_ERROR
             notes = (bias, NOT_TRAINED) if fitted is False else (bias,)

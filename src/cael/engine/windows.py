@@ -1,4 +1,4 @@
-"""Stretches of time of a scanned log: windows of equal numbers of rows, where the files are in the order of time."""
+"""Time periods of a scanned log: windows of equal numbers of rows, where the files are in the order of time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def windows_of(log: EngineLog, count: int) -> Windows:
     positive_int("windows", count, least=2)
     if log.rows is None:
         raise InputError(
-            f"windows={count} need to know the number of rows beforehand, which text files do not tell. Write the log "
+            f"windows={count} needs the number of rows beforehand, which text files do not state. Write the log "
             "as Parquet."
         )
     if log.rows < FEWEST_ROWS * count:
@@ -84,7 +84,7 @@ def refuse_disorder(partial: Partial) -> None:
 
 
 def names_of(windows: Windows, partial: Partial) -> list[str]:
-    """As of a log in memory: the number of the window, and its first row or time."""
+    """As for a log in memory: the number of the window, and its first row or time."""
     return [window_name(number, windows.first(number), partial.firsts.get(number)) for number in range(windows.count)]
 
 
@@ -93,5 +93,5 @@ def window_name(number: int, row: int, first: Any) -> str:
     if first is None:
         return f"{number + 1}: from row {row:,}"
     if isinstance(first, np.datetime64):
-        return f"{number + 1}: from {str(first)[:16].replace('T', ' ')}"
+        return f"{number + 1}: {str(first)[:16].replace('T', ' ')}"
     return f"{number + 1}: from {first:g}"

@@ -10,8 +10,9 @@ from typing import Any
 
 from cael.experiments.spec import Spec
 from cael.experiments.summary import Table
+from cael.experiments.trial import LEARNED
 
-NUMBERS = ("value", "low", "high", "normal_low", "normal_high", "mean_weight", "mean_weight_z")
+NUMBERS = ("value", "low", "high", "normal_low", "normal_high", "mean_weight", "mean_weight_z", *LEARNED)
 HEAD = ("at", "estimator", "seed", "truth", *NUMBERS, "seconds", "megabytes", "error")
 
 

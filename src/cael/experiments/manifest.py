@@ -15,6 +15,7 @@ from cael.common.version import __version__
 from cael.common.whole import write_whole
 from cael.experiments import registry
 from cael.experiments.ledger import read_json
+from cael.experiments.trial import FORMAT
 
 if TYPE_CHECKING:
     from cael.experiments.run import Where
@@ -85,7 +86,9 @@ def write_manifest(out: Path, spec: Spec, where: Where, *, finished: bool) -> No
         )
     manifest = {
         "experiment": spec.name,
+        "format": FORMAT,
         "runs": spec.runs,
+        "runs_of": spec.often,
         "seed": spec.seed,
         "quick": spec.quick,
         "cells": [{"at": cell.at, "world": cell.world, "n": cell.n} for cell in spec.cells],

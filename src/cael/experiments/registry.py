@@ -9,27 +9,32 @@ from typing import Any, TypeAlias
 import numpy as np
 
 import cael
-from cael.embedding.settings import objective
+from cael.embedding.settings import TRAININGS, objective
 from cael.errors import InputError
 from cael.estimators.estimator import Estimator
 
 Factory: TypeAlias = Callable[..., Estimator]
-QUICK: dict[str, Any] = {"iterations": 30}
+QUICK: dict[str, Any] = {"iterations": 30, "epochs": None}
 """A short training for --quick: shows that the machinery works, and nothing about an estimator."""
 
 
-def _training(device: str, quick: bool) -> cael.Training:
-    return cael.Training(device=device, **(QUICK if quick else {}))
+def _training(stated: cael.Training, changes: dict[str, Any] | None, device: str, quick: bool) -> cael.Training:
+    return replace(stated, **{**(changes or {}), "device": device, **(QUICK if quick else {})})
 
 
-def _caelmips(device: str, quick: bool, preset: str = "paper", network: Any = None, **changes: Any) -> Estimator:
+def _caelmips(
+    device: str, quick: bool, preset: str = "constant-posterior", network: Any = None, training: Any = None,
+    **changes: Any,
+) -> Estimator:  # fmt: skip
+    """network, training: their settings that differ; changes: of the preset's objective."""
     settings = cael.NetworkSettings(**(network or {}))
-    return cael.CAELMIPS(objective=objective(preset, **changes), network=settings, training=_training(device, quick))
+    trained = _training(TRAININGS.get(preset, cael.Training()), training, device, quick)
+    return cael.CAELMIPS(objective=objective(preset, **changes), network=settings, training=trained)
 
 
-def _network_dm(device: str, quick: bool, network: Any = None) -> Estimator:
+def _network_dm(device: str, quick: bool, network: Any = None, training: Any = None) -> Estimator:
     settings = cael.NetworkSettings(**(network or {}))
-    return cael.NetworkDM(cael.NetworkOutcome(settings, _training(device, quick)))
+    return cael.NetworkDM(cael.NetworkOutcome(settings, _training(cael.Training(), training, device, quick)))
 
 
 def _cael(device: str, quick: bool, **settings: Any) -> cael.CAEL:
@@ -84,6 +89,7 @@ def described(thing: Any) -> Any:
     """Settings as plain data, for the key of a trial. What does not change the numbers, the device, is left out."""
     if is_dataclass(thing) and not isinstance(thing, type):
         names = [field.name for field in fields(thing) if field.name not in ("device", "seed")]
+        names += ["schedule"] if isinstance(thing, cael.AELMIPS) else []  # what its preset stands for
         return {"kind": type(thing).__name__, **{name: described(getattr(thing, name)) for name in names}}
     if isinstance(thing, np.ndarray):
         return thing.tolist()

@@ -1,6 +1,7 @@
 """Run a spec: rows appended to trials.jsonl, a manifest, and, when all is done, summary, figures and verdicts.
 
     python -m cael.experiments.run NAME [NAME ...] --out DIR [--runs N] [--jobs N] [--quick] [--device cuda]
+        [--estimators NAME ...] [--extended] [--all]
 
 The command `cael reproduce` does the same. A trial has a key made of its content; what has a row is not run again.
 """
@@ -26,7 +27,7 @@ from cael.experiments import registry, trial
 from cael.experiments.ledger import Ledger
 from cael.experiments.manifest import write_manifest
 from cael.experiments.reporter import Reporter
-from cael.experiments.spec import NAMES, Cell, Spec, load
+from cael.experiments.spec import BASE, EXTENDED, FIGURES, NAMES, Cell, Spec, experiments_of, load
 
 KEPT = "; the rows that were finished are kept, and it goes on behind them."
 TOGETHER = 50
@@ -63,7 +64,8 @@ def plan(spec: Spec, device: str) -> list[trial.Task]:
         trains = hasattr(registry.make(**settings), "solve_many")
         there = device if trains else "cpu"
         alone = not trains or settings["kind"] == "CAEL"  # which trains many networks for each log anyway
-        for n, trials in _many(spec) if there != "cpu" else _few(spec, 1 if alone else TOGETHER_ON_CPU):
+        seeds = spec.seeds_of(name)
+        for n, trials in _many(spec, seeds) if there != "cpu" else _few(spec, seeds, 1 if alone else TOGETHER_ON_CPU):
             chooses = auto if settings == {"kind": "CAEL"} else ""
             tasks.append(trial.Task(trials, n, settings, name, there, spec.quick, chooses))
     return tasks
@@ -77,15 +79,14 @@ def keys_of(spec: Spec) -> list[str]:
 Trials: TypeAlias = tuple[int, tuple[tuple[dict[str, Any], int], ...]]
 
 
-def _few(spec: Spec, size: int) -> Iterator[Trials]:
+def _few(spec: Spec, seeds: range, size: int) -> Iterator[Trials]:
     """Blocks of trials of one cell, so that cells which several specs have are the same blocks there."""
     for cell in spec.cells:
-        for start in range(spec.seed, spec.seed + spec.runs, size):
-            seeds = range(start, min(start + size, spec.seed + spec.runs))
-            yield cell.n, tuple((cell.world, seed) for seed in seeds)
+        for start in range(0, len(seeds), size):
+            yield cell.n, tuple((cell.world, seed) for seed in seeds[start : start + size])
 
 
-def _many(spec: Spec) -> Iterator[Trials]:
+def _many(spec: Spec, seeds: range) -> Iterator[Trials]:
     """Blocks of trials of one shape. Their bounds do not depend on what is done: one cut short is run again whole."""
     groups: dict[str, list[Cell]] = {}
     for cell in spec.cells:
@@ -94,9 +95,10 @@ def _many(spec: Spec) -> Iterator[Trials]:
     for cells in groups.values():
         n, actions = cells[0].n, cells[0].world.get("n_actions", 500)
         size = max(1, min(TOGETHER, int(TOGETHER_NUMBERS / (n * actions))))
-        every = [(cell.world, seed) for cell in cells for seed in range(spec.seed, spec.seed + spec.runs)]
-        for start in range(0, len(every), size):
-            yield n, tuple(every[start : start + size])
+        for part in (seeds[: spec.runs], seeds[spec.runs :]):  # more runs later leave the first blocks as they are
+            every = [(cell.world, seed) for cell in cells for seed in part]
+            for start in range(0, len(every), size):
+                yield n, tuple(every[start : start + size])
 
 
 def execute(spec: Spec, out: Path, where: Where, *, quiet: bool = False) -> list[dict[str, Any]]:
@@ -217,26 +219,53 @@ def _cluster(where: Where) -> Iterator[int]:
 
 
 def reproduce(
-    names: Iterable[str], out: Path, where: Where, *, runs: int | None = None, quick: bool = False, quiet: bool = False
+    names: Iterable[str],
+    out: Path,
+    where: Where,
+    *,
+    runs: int | None = None,
+    quick: bool = False,
+    quiet: bool = False,
+    estimators: Sequence[str] = (),
+    extended: bool = False,
 ) -> Iterator[Any]:
     """Run, sum up, draw, judge. The outcomes as they come, for printing; files are under out/NAME."""
     from cael.experiments.outcome import conclude
 
-    specs = [load(name, quick=quick, runs=runs) for name in names]
+    specs = [load(name, quick=quick, runs=runs, estimators=estimators, extended=extended) for name in names]
     for spec, rows in execute_all([(spec, out / spec.name) for spec in specs], where, quiet=quiet):
         yield conclude(spec, rows, out / spec.name)
 
 
 def command(
-    names: Sequence[str], out: Path, where: Where, *, runs: int | None = None, quick: bool = False, every: bool = False
+    names: Sequence[str],
+    out: Path,
+    where: Where,
+    *,
+    runs: int | None = None,
+    quick: bool = False,
+    every: bool = False,
+    estimators: Sequence[str] = (),
+    extended: bool = False,
 ) -> None:
-    """Run and print what came of it: named experiments, or every one."""
-    if every or (quick and not names):
-        names = NAMES
+    """Run and print what came of it: named experiments or figures, or every one; then a figure of several as one."""
+    from cael.experiments.composite import compose
+
+    if not names and (every or quick or extended):
+        names = EXTENDED if extended and not every else NAMES if extended else BASE
     if not names:
-        raise InputError(f"name an experiment, or say --all or --quick; there are: {', '.join(NAMES)}.")
-    for outcome in reproduce(names, out, where, runs=runs, quick=quick):
+        every_name = ", ".join((*FIGURES, *NAMES))
+        raise InputError(f"name an experiment, or say --all, --extended or --quick; there are: {every_name}.")
+    figures = [name for name in names if name in FIGURES]
+    some = estimators or (["paper"] if figures == list(names) and not extended else [])
+    outcomes = {}
+    for outcome in reproduce(
+        experiments_of(names), out, where, runs=runs, quick=quick, estimators=some, extended=extended
+    ):
+        outcomes[outcome.table.spec.name] = outcome.table
         print(outcome.text(), end="\n\n", flush=True)
+    for path in compose(figures, outcomes, out):
+        print(f"wrote {path}")
 
 
 def main(arguments: list[str]) -> None:
@@ -248,12 +277,14 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dask")
-    for flag in ("--quick", "--all"):
+    parser.add_argument("--estimators", nargs="+", default=())
+    for flag in ("--quick", "--all", "--extended"):
         parser.add_argument(flag, action="store_true")
     options = parser.parse_args(arguments)
     where = Where(options.jobs, options.dask, options.device)
+    chosen = {"every": options.all, "estimators": options.estimators, "extended": options.extended}
     try:
-        command(options.names, options.out, where, runs=options.runs, quick=options.quick, every=options.all)
+        command(options.names, options.out, where, runs=options.runs, quick=options.quick, **chosen)
     except CaelError as error:
         sys.exit(f"error: {error}")
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, final
@@ -12,10 +13,32 @@ from cael.errors import InputError, positive_int
 from cael.experiments import registry
 from cael.experiments.logs import plain, world_of
 
+FIGURES = {
+    "figure-1": ("bias-variance-mse",),
+    "figure-2": ("open-bandit-published", "open-bandit"),
+    "figure-3": ("samples", "actions", "logging", "epsilon", "noise"),
+}
+"""Figures of the paper, and the experiments that they are made of."""
+CAUSES = ("ablation", "inputs")
+"""Experiments on why the method does what it does: part of the extended set alone."""
 NAMES = (
-    "bias-variance-mse", "samples", "actions", "logging", "epsilon", "noise", "open-bandit", "open-bandit-published",
-    "open-bandit-known", "readings", "selection", "worlds",
+    *FIGURES["figure-1"], *FIGURES["figure-3"], "open-bandit", "open-bandit-published", "open-bandit-known", "readings",
+    "selection", "worlds", *CAUSES,
 )  # fmt: skip
+BASE = tuple(name for name in NAMES if name not in CAUSES)
+EXTENDED = (
+    "bias-variance-mse", "open-bandit", "logging", "ablation", "open-bandit-published", "samples", "actions", "noise",
+    "epsilon", "inputs",
+)  # fmt: skip
+"""Experiments that the extended set has something in, the most important first."""
+READINGS: dict[str, dict[str, Any]] = {
+    "CAELMIPS(offset)": {"kind": "CAELMIPS", "preset": "offset"},
+    "CAELMIPS(literal)": {"kind": "CAELMIPS", "preset": "literal"},
+    "CAELMIPS(through-posterior)": {"kind": "CAELMIPS", "preset": "through-posterior"},
+    "AELMIPS(offset)": {"kind": "AELMIPS", "offset": True},
+    "AELMIPS(trained)": {"kind": "AELMIPS", "preset": "trained"},
+}
+"""Estimators with settings that every spec can name."""
 
 
 @final
@@ -44,7 +67,8 @@ class Cell:
 class Spec:
     """An experiment. cells: its problems. estimators: name -> {kind, settings}. runs: logs per cell. seed: the first.
 
-    paper: where in the paper. note: what a reader must know. panels: name of a figure -> its estimators.
+    paper: where in the paper. note: what a reader must know. panels: name of a figure -> its estimators. often:
+    estimators with another number of runs than `runs`.
     """
 
     name: str
@@ -60,10 +84,47 @@ class Spec:
     figure: Figure
     quick: bool = False
     source: dict[str, Any] = field(default_factory=dict, compare=False)
+    often: dict[str, int] = field(default_factory=dict)
+
+    def runs_of(self, name: str) -> int:
+        """Logs per cell for an estimator."""
+        return self.often.get(name, self.runs)
+
+    def seeds_of(self, name: str) -> range:
+        """Seeds of the logs of an estimator; those of two estimators have the first ones in common."""
+        return range(self.seed, self.seed + self.runs_of(name))
+
+    def only(self, names: Collection[str], often: dict[str, int] | None = None) -> Spec:
+        """The same with these of its estimators, and the panels that still differ. often: other numbers of runs."""
+        estimators = {name: settings for name, settings in self.estimators.items() if name in names}
+        panels: dict[str, tuple[str, ...]] = {}
+        for panel, members in self.panels.items():
+            kept = tuple(name for name in members if name in estimators)
+            if kept and kept not in panels.values():
+                panels[panel] = kept
+        counts = self.often if often is None else often
+        runs = {name: count for name, count in counts.items() if name in estimators and count != self.runs}
+        return replace(self, estimators=estimators, panels=panels, often=runs)
 
 
-def load(name: str, *, quick: bool = False, runs: int | None = None) -> Spec:
-    """A spec by its name, or from a TOML file. quick: few trials and short training. runs: in place of the spec's."""
+def experiments_of(names: Sequence[str]) -> list[str]:
+    """Names of experiments; a figure of the paper stands for those that it is made of."""
+    return list(dict.fromkeys(each for name in names for each in FIGURES.get(name, (name,))))
+
+
+def load(
+    name: str,
+    *,
+    quick: bool = False,
+    runs: int | None = None,
+    estimators: Sequence[str] = (),
+    extended: bool = False,
+) -> Spec:
+    """A spec by its name, or from a TOML file. quick: few trials and short training. runs: in place of the spec's.
+
+    estimators: some of its estimators, "paper" or "full"; empty: all. extended: with the readings and the runs that its
+    table `extended` adds, too.
+    """
     path = Path(name)
     if path.suffix == ".toml":
         if not path.is_file():
@@ -74,18 +135,34 @@ def load(name: str, *, quick: bool = False, runs: int | None = None) -> Spec:
             raise InputError(f"unknown experiment {name!r}; there are: {', '.join(NAMES)}, or the path of a TOML file.")
         text = resources.files("cael.experiments").joinpath("specs", f"{name}.toml").read_text("utf-8")
     try:
-        return parse(tomllib.loads(text), path.stem, quick=quick, runs=runs)
+        spec = parse(tomllib.loads(text), path.stem, quick=quick, runs=runs, extended=extended)
+        return _chosen(spec, tomllib.loads(text), estimators) if estimators else spec
     except (KeyError, TypeError) as error:
         raise InputError(f"the spec {name!r} is not complete: {error!r}.") from error
 
 
-def parse(source: dict[str, Any], name: str, *, quick: bool = False, runs: int | None = None) -> Spec:
+def _chosen(spec: Spec, source: dict[str, Any], names: Sequence[str]) -> Spec:
+    """The spec with the estimators that are asked for: its own, its readings, or any that the registry knows."""
+    groups = {"paper": spec.panels.get("paper", tuple(spec.estimators)), "full": tuple(spec.estimators)}
+    wanted = [each for name in names for each in groups.get(name, (name,))]
+    more = {name: settings for name, settings in _named(wanted, source).items() if name not in spec.estimators}
+    panels = {**spec.panels, "full": (*spec.panels.get("full", ()), *more)}
+    return replace(spec, estimators=spec.estimators | more, panels=panels).only(wanted)
+
+
+def parse(
+    source: dict[str, Any], name: str, *, quick: bool = False, runs: int | None = None, extended: bool = False
+) -> Spec:
     """A spec from the contents of its file."""
     contents = {**source, **(source.get("quick", {}) if quick else {})}
     axis = contents.get("axis", "")
-    estimators = _estimators(contents)
+    added: dict[str, Any] = source.get("extended", {}) if extended else {}
+    estimators, readings = _estimators(contents), _named(added.get("estimators", ()), contents)
     chosen = contents.get("panels", {"paper": registry.PAPER, "full": "all"})
     panels = {panel: tuple(estimators) if names == "all" else tuple(names) for panel, names in chosen.items()}
+    if readings:
+        estimators, panels["readings"] = estimators | readings, (*panels["paper"], *readings)
+    often = _often(added, panels) if runs is None and not quick else {}
     unknown = [estimator for names in panels.values() for estimator in names if estimator not in estimators]
     if unknown:
         raise InputError(f"{name}: a panel names {unknown[0]!r}, which is not among its estimators.")
@@ -105,7 +182,16 @@ def parse(source: dict[str, Any], name: str, *, quick: bool = False, runs: int |
         figure=Figure(**figure),
         quick=quick,
         source=source,
+        often=often,
     )
+
+
+def _often(added: dict[str, Any], panels: dict[str, tuple[str, ...]]) -> dict[str, int]:
+    """Other numbers of runs: `runs`, of the paper's estimators and of the readings; `readings`, of these alone."""
+    paper, more = panels.get("paper", panels["full"]), added.get("estimators", ())
+    counts = {name: added["runs"] for name in (*paper, *more) if "runs" in added}
+    counts |= {name: added["readings"] for name in more if "readings" in added}
+    return {name: positive_int("runs", count, least=2) for name, count in counts.items()}
 
 
 def _estimators(contents: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -115,8 +201,13 @@ def _estimators(contents: dict[str, Any]) -> dict[str, dict[str, Any]]:
         names = list(registry.PAPER if chosen == "paper" else registry.ESTIMATORS)
     else:
         names = list(chosen)
+    return _named(names, contents)
+
+
+def _named(names: Sequence[str], contents: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Name -> {kind, settings} of estimators of the registry, of readings, and of those that the spec itself names."""
     settings = contents.get("settings", {})
-    return {name: {"kind": name, **settings.get(name, {})} for name in names}
+    return {name: {"kind": name, **READINGS.get(name, {}), **settings.get(name, {})} for name in names}
 
 
 def _cells(contents: dict[str, Any], axis: str) -> tuple[Cell, ...]:

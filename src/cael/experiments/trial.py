@@ -14,18 +14,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias, final
 
+from cael.embedding.settings import Diverged
 from cael.engine.answer import Answer
 from cael.engine.asking import ask
 from cael.errors import CaelError
 from cael.estimators.problem import Problem
 from cael.experiments import registry
 from cael.experiments.logs import truth_of
+from cael.inference.diagnostics import TrainingFacts
 from cael.inference.estimate import Estimate
 from cael.log.held import Held
 
 Answered: TypeAlias = Estimate | CaelError
-FORMAT = 2
-"""Goes into every key: raise it when a change of the code makes old rows wrong."""
+FORMAT = 3
+"""Goes into every key: raise it when a change of the code makes old rows wrong. Since 3 the published networks train in
+64 bits, and a row is the same alone, in any block and on any device."""
+LEARNED = {
+    "bias_loss": "bias_loss", "variance_loss": "variance_loss", "entropy": "renyi_entropy",
+    "effective_actions": "effective_actions",
+}  # fmt: skip
+"""What a row says of a learned posterior -> its name in `TrainingFacts`."""
 
 
 @final
@@ -130,9 +138,18 @@ def _answers(estimator: Any, problems: list[Problem], seeds: list[int]) -> Seque
                 problem.require(estimator.name, estimator.needs)
             estimates: list[Estimate] = estimator.solve_many(problems, seeds)
             return estimates
+        except Diverged as error:
+            return _without(error, estimator, problems, seeds)
         except CaelError:
             pass
     return [_solved(estimator, problem, seed) for problem, seed in zip(problems, seeds, strict=True)]
+
+
+def _without(error: Diverged, estimator: Any, problems: list[Problem], seeds: list[int]) -> Sequence[Answered]:
+    """The error for those whose training diverged; the others again, which have the same numbers without them."""
+    left = [t for t in range(len(problems)) if t not in error.trials]
+    answers = iter(_answers(estimator, [problems[t] for t in left], [seeds[t] for t in left]) if left else [])
+    return [next(answers) if t in left else error for t in range(len(problems))]
 
 
 def _solved(estimator: Any, problem: Problem, seed: int) -> Answered:
@@ -157,8 +174,13 @@ def _row(
     return {
         **row, "value": answer.value, "stderr": answer.stderr, "low": interval.low, "high": interval.high,
         "normal_low": normal.low, "normal_high": normal.high, "mean_weight": facts.mean_weight,
-        "mean_weight_z": facts.mean_weight_z, "effective_sample_size": facts.effective_sample_size, "cost": cost,
+        "mean_weight_z": facts.mean_weight_z, "effective_sample_size": facts.effective_sample_size,
+        **_learned(facts.training), "cost": cost,
     }  # fmt: skip
+
+
+def _learned(facts: TrainingFacts | None) -> dict[str, float]:
+    return {} if facts is None else {name: getattr(facts, field) for name, field in LEARNED.items()}
 
 
 @contextmanager

@@ -9,6 +9,9 @@ seeds below 7000. World t of the population is `cael.worlds.random_world(--seeds
 interval that decisions rest on. A run that was stopped goes on where it was: each log is a line of the file that --rows
 names. --estimators adds others by name (of `cael.experiments.registry`, or OffCEMGiven: with the clusters of a world
 that has them), which the evaluated logs need not be run again for.
+
+All rows are also kept in a small file beside the tables (--kept), and the tables are of all that is kept. So a run goes
+on elsewhere, and a part is run again by itself: --only with --again replaces what other versions of the source made.
 """
 
 from __future__ import annotations
@@ -36,12 +39,14 @@ from cael.experiments import broken, registry
 from cael.experiments.ledger import append, in_parallel, read_lines
 from cael.experiments.trust_counts import POPULATION, SOUND
 from cael.experiments.trust_page import page
+from cael.experiments.trust_rows import keep, kept, version
 from cael.experiments.trust_summary import summary
 from cael.log.logged import LoggedData
 from cael.policies.policy import Policy, Tabular, probabilities
 from cael.worlds import LearningWorld, MixedWorld, random_world, wide
 
 FIRST, GIVEN = 7000, "OffCEMGiven"
+KEPT = Path("docs/results/trust_rows.xz")
 RATES = (0.005, 0.02)
 """Success rates of the ten equal arms that compare and segments are judged on."""
 
@@ -111,9 +116,9 @@ def overlap(log: LoggedData, policy: Policy) -> float:
 # One log
 
 
-def short(value: float | None) -> float | None:
-    """Seven digits, which is enough for all that is made of it."""
-    return None if value is None else float(f"{value:.7g}")
+def short(value: float | None, digits: int = 7) -> float | None:
+    """As many digits as are enough for all that is made of it."""
+    return None if value is None else float(f"{value:.{digits}g}")
 
 
 def numbers(estimate: cael.Estimate, interval: cael.Interval | None = None) -> list[float | None]:
@@ -134,7 +139,7 @@ def evaluated(log: LoggedData, policy: Policy, *, learn: bool) -> dict[str, Any]
         "seconds": round(seconds, 3), "level": verdict.level, "headline": evaluation.headline,
         "best": numbers(evaluation.best, evaluation.interval),
         "lift": numbers(evaluation.lift, evaluation.lift_interval),
-        "checks": {check.name: [check.status, short(check.value)] for check in verdict.checks},
+        "checks": {check.name: [check.status, short(check.value, 4)] for check in verdict.checks},
         "estimates": {estimate.estimator: numbers(estimate) for estimate in evaluation},
     }  # fmt: skip
 
@@ -212,7 +217,7 @@ def row(task: Task) -> dict[str, Any]:
     """One thread, so that as many logs as there are cores do not wait for each other."""
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return {**asdict(task), **ROWS[task.kind](task)}
+        return {**asdict(task), **ROWS[task.kind](task), "version": version()}
 
 
 # All of them
@@ -242,7 +247,7 @@ def planned(sizes: Sizes, first: int, only: Sequence[str] = (), estimators: Sequ
           for task in _of_sound(name, t, first, sizes, estimators)),
         *(task for t in range(sizes.joint) if not only or "joint" in only for task in _of_joint(first + t, t, sizes)),
         *(task for t in range(sizes.population) if not only or POPULATION in only for log in range(2)
-          for task in _of_population(first + t, log, estimators)),
+          for task in [Task("evaluate", f"{POPULATION} {first + t}", log, learn=True)]),
         *(Task("evaluate", name, first + t, condition, t < sizes.broken)
           for t in range(max(sizes.broken, sizes.plain)) for name in names
           for condition in broken.CONDITIONS if condition != SOUND),
@@ -253,12 +258,6 @@ def _of_sound(name: str, t: int, first: int, sizes: Sizes, estimators: Sequence[
     yield Task("evaluate", name, first + t, learn=t < sizes.logs)
     if t < sizes.logs:
         yield from (Task("estimate", name, first + t, estimator=estimator) for estimator in estimators)
-
-
-def _of_population(world: int, log: int, estimators: Sequence[str]) -> Iterator[Task]:
-    name = f"{POPULATION} {world}"
-    yield Task("evaluate", name, log, learn=True)
-    yield from (Task("estimate", name, log, estimator=estimator) for estimator in estimators)
 
 
 def _of_joint(seed: int, t: int, sizes: Sizes) -> Iterator[Task]:
@@ -273,29 +272,50 @@ def task_of(line: dict[str, Any]) -> Task:
     return Task(**{name: line[name] for name in Task.__dataclass_fields__})
 
 
-def run(
-    out: Path, rows: Path, tasks: Sequence[Task], jobs: int = 1, seconds: float = math.inf
-) -> dict[str, Any] | None:
-    """Run what is missing, on several processes, and write the summary of all that was asked for.
+@final
+@dataclass(frozen=True)
+class Files:
+    """out: of the summary. rows: where a log is a line as soon as it is done. kept: the rows of all runs; None: none.
+    again: rows that another version of the source made do not count."""
+
+    out: Path
+    rows: Path
+    kept: Path | None = None
+    again: bool = False
+
+    def lines(self) -> dict[Task, dict[str, Any]]:
+        """The rows that are there: the kept ones, and those of the last run in the place of theirs."""
+        before = kept(self.kept) if self.kept else []
+        return {task_of(line): line for line in (*before, *read_lines(self.rows))}
+
+    def counts(self, line: dict[str, Any] | None) -> bool:
+        """Whether a row need not be run."""
+        return line is not None and not (self.again and line.get("version") != version())
+
+
+def run(files: Files, tasks: Sequence[Task], jobs: int = 1, seconds: float = math.inf) -> dict[str, Any] | None:
+    """Run what is missing, on several processes, and write the summary of all rows that are there.
 
     seconds: after which nothing new is begun; what has begun ends. Then there is no summary (None) until another run
     has done the rest.
     """
-    for path in (out, rows):
+    for path in (files.out, files.rows):
         path.parent.mkdir(parents=True, exist_ok=True)
-    done = {task_of(line): line for line in read_lines(rows)}
-    missing = [task for task in tasks if task not in done]
+    lines = files.lines()
+    missing = [task for task in tasks if not files.counts(lines.get(task))]
     start = time.monotonic()
     for count, line in enumerate(in_parallel(row, in_time(missing, start + seconds), jobs, ahead=1), start=1):
-        done[task_of(line)] = line
-        append(rows, [line])
+        lines[task_of(line)] = line
+        append(files.rows, [line])
         left = (time.monotonic() - start) / count * (len(missing) - count) / 60
         print(f"{count} of {len(missing)}, {left:.0f} min left: {task_of(line)}", file=sys.stderr, flush=True)
-    if left_over := sum(task not in done for task in tasks):
+    if files.kept is not None:
+        keep(files.kept, lines.values())
+    if left_over := sum(not files.counts(lines.get(task)) for task in missing):
         print(f"{left_over} of {len(tasks)} are left; the same command goes on with them.", file=sys.stderr)
         return None
-    facts = summary([done[task] for task in tasks])
-    out.write_text(json.dumps(facts, indent=1) + "\n")
+    facts = summary(list(lines.values()))
+    files.out.write_text(json.dumps(facts, indent=1) + "\n")
     return facts
 
 
@@ -316,6 +336,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=FIRST, help="the first seed")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--rows", type=Path, default=Path("results/trust.jsonl"), help="where logs are kept")
+    parser.add_argument("--kept", type=Path, default=KEPT, help=f"the rows of all runs; {KEPT} by default")
+    parser.add_argument("--again", action="store_true", help="replace rows that other versions of the source made")
     for name, size in asdict(Sizes()).items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=size, help=f"{size} by default; see Sizes")
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin nothing new after them; go on next time")
@@ -329,7 +351,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sizes = Sizes(**{name: getattr(options, name) for name in Sizes.__dataclass_fields__})
     os.environ["OMP_NUM_THREADS"] = "1"
     tasks = planned(sizes, options.seeds, options.only, options.estimators)
-    run(options.out, options.rows, tasks, options.jobs, options.seconds)
+    files = Files(options.out, options.rows, options.kept, options.again)
+    run(files, tasks, options.jobs, options.seconds)
 
 
 if __name__ == "__main__":

@@ -53,7 +53,9 @@ def sizes(counts: dict[str, Any]) -> str:
         f"that were broken, {counts['all']:,} with those without learning"
     )
     seeds = f" (seeds {counts['seeds'][0]} to {counts['seeds'][1]})" if counts["seeds"] else ""
-    return f"{text}{seeds}; {counts['population_logs']} logs of {counts['population']} worlds drawn at random.\n"
+    made = counts.get("versions", {})
+    by = f" Rows by version of the source: {', '.join(f'{name} {n:,}' for name, n in made.items())}." if made else ""
+    return f"{text}{seeds}; {counts['population_logs']} logs of {counts['population']} worlds drawn at random.{by}\n"
 
 
 def targets(lines: Sequence[dict[str, Any]]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -52,7 +53,7 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
         (row["world"], row["seed"], row["estimator"]): row["estimate"] for row in rows if row["kind"] == "estimate"
     }
     facts: dict[str, Any] = {
-        "sizes": sizes_of(named, drawn),
+        "sizes": {**sizes_of(named, drawn), "versions": versions_of(rows)},
         "worlds": worlds_of(both_of(named), extra),
         "population": [class_of(within(both_of(drawn), bounds), bounds) for bounds in (*CLASSES, EVERY)]
         if drawn
@@ -76,6 +77,11 @@ def sizes_of(named: Sequence[Row], drawn: Sequence[Row]) -> dict[str, Any]:
         "all": len(named), "seeds": [min(seeds), max(seeds)] if seeds else None,
         "population": len(by_world(drawn)), "population_logs": len(drawn),
     }  # fmt: skip
+
+
+def versions_of(rows: Sequence[Row]) -> dict[str, int]:
+    """How many rows each version of the source made."""
+    return dict(Counter(row.get("version", "") for row in rows).most_common())
 
 
 # By world

@@ -63,7 +63,8 @@ class TrainingFacts:
 
     iterations: steps taken. history: losses by name, with "iteration". bias_bound: mean over rows of the half-Gini of
     the posterior and the weights, which times (q_max - q_min) bounds |bias| (Proposition 1). variance_bound: the
-    posterior's term of Proposition 2, with the observed r^2. renyi_entropy: mean order-2 entropy of the posterior;
+    posterior's term of Proposition 2, with the observed r^2. bias_loss, variance_loss: the paper's L_bias and
+    L_var (with r_hat) of the whole log and the final posterior. renyi_entropy: mean order-2 entropy of the posterior;
     effective_actions: mean of its exponential. converged: of the final posterior's solver.
     stopped_early: whether held-out rows ended the training.
     """
@@ -73,6 +74,8 @@ class TrainingFacts:
     stopped_early: bool
     bias_bound: float
     variance_bound: float
+    bias_loss: float
+    variance_loss: float
     renyi_entropy: float
     effective_actions: float
     converged: bool

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, final
@@ -13,10 +12,12 @@ from cael.common.types import Floats, Ints, frozen
 from cael.errors import InputError, NeedsError, choose, positive_int
 from cael.inference import intervals as inference
 from cael.inference import ratio_bootstrap
-from cael.inference.diagnostics import Diagnostics, contrast_floor, in_words, of_contrast
+from cael.inference.diagnostics import Diagnostics, in_words
 from cael.inference.intervals import Interval
+from cael.inference.pairs import contrasted, unbiased_pairs
 from cael.inference.ratio_bootstrap import Ratios, by_cluster
-from cael.inference.reach import heavier, lacking, reach
+from cael.inference.reach import allowance, heavier, lacking, no_wider, reach
+from cael.inference.score_range import ScoreRange
 from cael.judging.thresholds import Thresholds
 from cael.log.fingerprints import LogKey
 from cael.results.frames import frame_of_facts
@@ -33,36 +34,6 @@ LACKING = {
     "bias_aware": "an allowance for a bias, which CAEL and Auto have",
     "steadied": "a floor of the standard error, which estimators with weights and DM with Ridge have",
 }
-
-
-@final
-@dataclass(frozen=True)
-class ScoreRange:
-    """How the range of a contribution follows from ranges known before the data.
-
-    form: "mean" (z = r), "weighted" (z = w r), "doubly_robust" (z = q(x, pi) + w (r - q), q inside the reward range).
-    max_weight: the largest weight possible, where the policies or a clip fix it; else the user must state it.
-    """
-
-    form: str
-    max_weight: float | None
-
-    def bounds(self, reward_range: tuple[float, float], max_weight: float | None) -> tuple[float, float]:
-        """The range of a contribution, from those of reward and weight."""
-        low, high = map(float, reward_range)
-        if not low < high:
-            raise InputError(f"reward_range must be (low, high) with low < high; got {reward_range}.")
-        if self.form == "mean":
-            return low, high
-        w = self.max_weight if max_weight is None else float(max_weight)
-        if w is None or not math.isfinite(w):
-            raise InputError(
-                "the largest possible weight is not known beforehand: neither policy bounds it. State it with "
-                "max_weight=, from how the policies were made and never from this sample; or clip the weights."
-            )
-        if self.form == "weighted":
-            return min(0.0, w * low), max(0.0, w * high)
-        return low - w * (high - low), high + w * (high - low)
 
 
 class Later:
@@ -97,7 +68,8 @@ class Estimate:
     diagnostics: doubts, as numbers and in words. clusters: (n,) numbers of the independent units. score_range: of
     contributions, where it is known. ends: the two rewards, where all of them are one or the other: the value that is
     estimated lies between them, and so does the interval that decisions rest on; None of other rewards and of a
-    contrast. stderr: what the contributions show.
+    contrast. unbiased: of a blend, the estimates without a bias that it knows: its interval is no wider than the
+    widest of theirs, before it is cut to `ends`. stderr: what the contributions show.
     """
 
     estimator: str
@@ -110,6 +82,7 @@ class Estimate:
     sums: Combination | None = None
     ratio: tuple[Combination, Combination] | None = None
     ends: tuple[float, float] | None = None
+    unbiased: tuple[Estimate, ...] = ()
     stderr: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -190,8 +163,12 @@ class Estimate:
     def reach(self, factor: float, *, biased: bool = True) -> tuple[float, float]:
         """How far that interval reaches below and above the value, at so many standard errors of a normal one.
 
-        biased: whether it allows for a bias.
+        biased: whether it allows for a bias. Together no further than those of an unbiased estimate that it knows.
         """
+        return no_wider(self._reach(factor, biased), [other.reach(factor, biased=biased) for other in self.unbiased])
+
+    def _reach(self, factor: float, biased: bool) -> tuple[float, float]:
+        """The same by what this estimate alone says."""
         d = self.diagnostics
         bound = d.bias_bound if biased else 0.0
         below, above = reach(self.error, bound or 0.0, d.proportion, heavier(factor, self.freedom))
@@ -289,8 +266,8 @@ class Estimate:
         if self.score_range is None:
             raise NeedsError(
                 f"method={method!r} needs independent contributions with a known range, and those of {self.estimator} "
-                "are not: it is a ratio, a contrast, or uses a model trained on the same log. Use IPS, LoggedMean, or "
-                "DR with FixedOutcome; or method='t', 'studentised', 'bca'."
+                "are not: it is a ratio (as with sampling weights), a contrast, or uses a model trained on this log. "
+                "Use IPS, LoggedMean, or DR with FixedOutcome; or method='t', 'studentised', 'bca'."
             )
         if reward_range is None:
             raise InputError(
@@ -330,7 +307,14 @@ class Estimate:
             clusters=self.clusters,
             sums=None if self.sums is None or other.sums is None else self.sums.minus(other.sums),
             ratio=self.ratio if other.ratio is None else None,
+            unbiased=tuple(a - b for a, b in unbiased_pairs(self, other)),
         )
+
+    @property
+    def assumes(self) -> str | None:
+        """What the interval that decisions rest on allows for and assumes, in a sentence; None without a bias."""
+        bound = self.diagnostics.bias_bound
+        return f"{allowance(bound)}." if bound else None
 
     def without_bias(self, level: float) -> Interval | None:
         """What the interval would be without its allowance for a bias; None where it allows for none."""
@@ -341,7 +325,8 @@ class Estimate:
     def to_dict(self, level: float = 0.95) -> dict[str, Any]:
         """Plain types, ready for JSON, without contributions. stderr: what the contributions show; error: the one
         that intervals rest on, raised where few rows match. interval: the one that decisions rest on, at `level`;
-        interval_without_bias: what it would be without its allowance for a bias, where it has one."""
+        interval_without_bias: what it would be without its allowance for a bias, where it has one; assumes: the
+        sentence on that."""
         without = self.without_bias(level)
         return {
             "estimator": self.estimator,
@@ -350,6 +335,7 @@ class Estimate:
             "error": self.error,
             "interval": self.interval(level).to_dict(),
             "interval_without_bias": None if without is None else without.to_dict(),
+            "assumes": self.assumes,
             "n": self.n,
             "fingerprint": self.fingerprint,
             "diagnostics": self.diagnostics.to_dict(),
@@ -384,7 +370,8 @@ class Estimate:
     def sheet(self) -> Sheet:
         """What the printed forms show."""
         columns = (Column("fact", head=""), Column("text", head=""))
-        notes = tuple(Note(warning, "warn") for warning in self.diagnostics.warnings)
+        doubts = (*((self.assumes,) if self.assumes else ()), *self.diagnostics.warnings)
+        notes = tuple(Note(doubt, "warn") for doubt in doubts)
         return Sheet(self.estimator, columns, tuple(self.facts()), notes=notes)
 
     def to_frame(self, library: str | None = None) -> Any:
@@ -400,13 +387,6 @@ class Estimate:
 
     def _repr_html_(self) -> str:
         return self.sheet().html()
-
-
-def contrasted(a: Estimate, b: Estimate, contrast: Estimate) -> Diagnostics:
-    """The diagnostics of a - b."""
-    floors = a.diagnostics.stderr_floor, b.diagnostics.stderr_floor
-    floor = contrast_floor((a.stderr, b.stderr, contrast.stderr), floors)
-    return replace(of_contrast(a.diagnostics, b.diagnostics), stderr_floor=floor)
 
 
 def _shown(value: float | None, spec: str, frame: str = "{}") -> str:

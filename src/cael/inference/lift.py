@@ -13,6 +13,7 @@ from cael.common.types import Floats
 from cael.errors import InputError
 from cael.inference.estimate import Estimate
 from cael.inference.intervals import Interval
+from cael.inference.pairs import unbiased_pairs
 
 if TYPE_CHECKING:
     from cael.engine.moments import Combination
@@ -25,6 +26,12 @@ ALIKE = 1e-6
 
 
 def lift_of(estimate: Estimate, baseline: Estimate, controls: Sequence[Combination] = ()) -> Estimate:
+    """The lift (`alone`); its interval is no wider than that of an unbiased estimate that the two know."""
+    unbiased = tuple(lift_of(*pair, controls) for pair in unbiased_pairs(estimate, baseline))
+    return replace(alone(estimate, baseline, controls), unbiased=unbiased)
+
+
+def alone(estimate: Estimate, baseline: Estimate, controls: Sequence[Combination]) -> Estimate:
     """estimate - baseline, paired row by row; its bias is at most that of both (a mean reward has none).
 
     controls: c_i = q(x_i, a_i) - sum_a mu(a|x_i) q(x_i, a) of one or more models q, what the draw of the logged action
@@ -64,11 +71,12 @@ def moved(lift: Estimate, slope: float, baseline: Estimate) -> Estimate:
     if lift.sums is None or baseline.sums is None:
         raise InputError(f"{lift.estimator} does not keep the sums that a relative margin needs.")
     together = with_sums(lift, lift.sums.plus(slope, baseline.sums))
+    unbiased = tuple(moved(one, slope, other) for one, other in unbiased_pairs(lift, baseline))
     d = lift.diagnostics
     own = baseline.diagnostics.bias_bound
     bias = d.bias_bound if own is None else (d.bias_bound or 0.0) + abs(slope) * own
     floor = floor_without(d.stderr_floor, lift.stderr, together.stderr)
-    return replace(together, diagnostics=replace(d, stderr_floor=floor, bias_bound=bias))
+    return replace(together, diagnostics=replace(d, stderr_floor=floor, bias_bound=bias), unbiased=unbiased)
 
 
 def with_sums(contrast: Estimate, sums: Combination) -> Estimate:
@@ -116,7 +124,7 @@ def size_of(sums: Combination) -> float:
 
 def spread_of(sums: Combination) -> float:
     """The sum of squared deviations of a column."""
-    return max(0.0, float(sums.coefficients @ sums.moments.comoment @ sums.coefficients))
+    return max(0.0, float(sums.coefficients @ sums.moments.noise @ sums.coefficients))
 
 
 def rows_to_detect(spread: float, goal: float, factor: float) -> int:

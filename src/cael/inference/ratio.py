@@ -7,6 +7,7 @@ from dataclasses import replace
 from cael.errors import InputError, SupportError
 from cael.inference.diagnostics import contrast_floor, of_contrast
 from cael.inference.estimate import Estimate
+from cael.inference.pairs import unbiased_pairs
 
 CLEAR = 4.0
 """A denominator must be so many standard errors away from 0: nearer, the delta method says little of the ratio."""
@@ -37,6 +38,7 @@ def ratio_of(top: Estimate, bottom: Estimate, name: str) -> Estimate:
     return replace(
         top, value=sums.value if top.streamed else float(rows.mean()), contributions=rows, sums=sums, ratio=None,
         score_range=None, diagnostics=diagnostics, ends=None,
+        unbiased=tuple(ratio_of(*pair, name) for pair in unbiased_pairs(top, bottom)),
     )  # fmt: skip
 
 

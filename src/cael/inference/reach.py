@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -131,6 +132,12 @@ def reach(error: float, bound: float, proportion: Proportion | None, factor: flo
         return bound, bound
     more = with_bias(bound / error, factor) / factor
     return below * more, above * more
+
+
+def no_wider(reach: tuple[float, float], others: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """A reach below and above, both shortened alike where it is wider than the widest of others; as it is without."""
+    size, most = sum(reach), max(map(sum, others), default=math.inf)
+    return reach if size <= most else (reach[0] * (most / size), reach[1] * (most / size))
 
 
 def lacking(skew: float, units: int, factor: float) -> float:

@@ -276,7 +276,7 @@ def _note_kinds(
 def _without_records(types: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Without the columns that hold lists of objects, which no role of a log takes."""
     out = [name for name, kind in types.items() if _has_records(kind)]
-    note = f"Lists of objects are no columns of a log and were left out: {', '.join(map(repr, out))}."
+    note = f"Lists of objects cannot be columns of a log and were left out: {', '.join(map(repr, out))}."
     return {name: kind for name, kind in types.items() if name not in out}, (note,) if out else ()
 
 

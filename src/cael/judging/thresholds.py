@@ -67,8 +67,9 @@ class Thresholds:
         never refuses: the interval has the shape of a binomial's.
     steadied_skewness: the same where the interval has a raised standard error. Between 0.25 and 1 such intervals missed
         in 5 of 210 simulated logs.
-    reward_tail: Pareto k of the rewards that are furthest from their mean. Above 0.5 they have no variance, and the
-        largest rewards, which decide, are not in every log; from 1 on they have no mean, and 1.2 is that beyond doubt.
+    reward_tail: Pareto k of the largest or of the smallest rewards, the greater of the two. Above 0.5 they have no
+        variance, and the extreme ones, which decide, are not in every log; from 1 on they have no mean, and 1.2 is that
+        beyond doubt.
     logging_error: mean absolute error of log probabilities of a logging policy that was fitted to the logged
         propensities, on held-out rows. Below 10% the interval hardly differs from that with the policy known; from 30%
         on the model is not used at all, and estimators that need it are left out.

@@ -16,9 +16,14 @@ from cael.learning.export import as_python, as_sql
 from cael.learning.learned_policy import LearnedPolicy
 from cael.learning.limits import Limits
 from cael.learning.saved import save_policy
+from cael.learning.scorers import NetworkScores
+from cael.learning.watching import Watch
+from cael.log.logged import LoggedData
+from cael.results.decision import BOUNDS
 from cael.results.evaluation import Evaluation
 from cael.results.planning import Plan
 from cael.results.plots import plotted
+from cael.results.scorecard import Measured
 from cael.results.sheet import Column, Note, Sheet, Shown, level_text, number, signed
 
 SHIP, KEEP = "ship", "keep"
@@ -37,6 +42,7 @@ class Learned(Shown):
     how many learned and chose; the evaluation says how many certified. limits: what it had to keep to. plan: what it
     would take to show its lift (None: it is shown, or there is none to show). notes: what the certificate assumes.
     looked: some of the rows that it was learned from, to put it into words.
+    guarded: the guardrails on the rows of the certificate. left: these rows, of a log in memory.
     """
 
     decision: str
@@ -50,6 +56,8 @@ class Learned(Shown):
     plan: Plan | None = None
     notes: tuple[str, ...] = ()
     looked: Evidence | None = None
+    guarded: tuple[Measured, ...] = ()
+    left: LoggedData | None = None
 
     @property
     def ships(self) -> bool:
@@ -94,6 +102,14 @@ class Learned(Shown):
         """Write the policy to a JSON file, which `cael.read_policy` and `--policy learned:FILE` read."""
         return save_policy(self.policy, path, {"decision": self.decision, "lift": self.lift.value, "bound": self.bound})
 
+    def watch(self) -> Watch:
+        """The lift as it can be asked again with new rows: `.watch().more(new_log)`. Of a log in memory its first look
+        is at the rows of the certificate."""
+        assert self.looked is not None
+        model = NetworkScores(self.looked.model, tuple(range(self.looked.folds)))
+        fresh = Watch(self.policy, model, self.limits.level, self.limits.min_lift)
+        return fresh if self.left is None else fresh.more(self.left)
+
     def to_python(self, name: str = "decide") -> str:
         """A Python function of a row's contexts that gives the decision; of a tree, or of the best linear score."""
         return as_python(self.policy, name)
@@ -122,6 +138,7 @@ class Learned(Shown):
             "rows_learned": self.rows,
             "rows_certified": self.evaluation.best.n,
             "limits": asdict(self.limits),
+            "guardrails": [row.to_dict(self.limits.two_sided) for row in self.guarded],
             "notes": list(self.notes),
             "explanation": self.explain(),
             "path": [asdict(point) for point in self.path],
@@ -142,6 +159,7 @@ class Learned(Shown):
         points = self._shown()
         rows = tuple((p.candidate, p.play, p.lift, self._interval(p), p.changed, p.second) for p in points)
         summary = (Note(self.sentence(), "ok" if self.ships else "caution"), *map(Note, self.reasons))
+        summary = (*summary, *(guarded_note(row) for row in self.guarded))
         if self.plan is not None:
             summary = (*summary, *map(Note, self.plan.sentences()))
         notes = (*(Note(note, "warn") for note in self.notes), *self.evaluation.verdict.notes())
@@ -164,6 +182,14 @@ class Learned(Shown):
     def plot(self, axes: Any = None) -> Any:
         """The lift of every kind of candidate on rows that it did not see, on Matplotlib's axes, which are returned."""
         return plotted(self.sheet(), "interval", "lift", (0.0, "old policy"), axes)
+
+
+def guarded_note(row: Measured) -> Note:
+    """A guardrail in words."""
+    tone = {"within": "ok", "beyond": "warn"}.get(row.status, "caution")
+    return Note(
+        f"guardrail {row.metric.label}: lift {signed(row.lift.value)} {row.interval}, {BOUNDS[row.status]}.", tone
+    )
 
 
 def labelled(learned: Learned, labels: tuple[Any, ...] | None, contexts: tuple[str, ...] | None) -> Learned:

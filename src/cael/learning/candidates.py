@@ -10,6 +10,7 @@ import numpy as np
 
 from cael.common.types import Array, Floats, Ints
 from cael.learning.evidence import Evidence
+from cael.learning.likelihood import choices_of, directions
 from cael.learning.plays import Play
 from cael.learning.rules import Rule
 from cael.learning.scorers import ClusterScores, LinearScores, NetworkScores, RidgeScores, SameScores, Scorer
@@ -135,10 +136,7 @@ def clusters(evidence: Evidence, allowed: Array | None, seed: int) -> Candidate:
 def clusters_of(evidence: Evidence) -> Ints:
     """(k,) clusters of actions of about the same size, along the direction in which what the model predicts for them
     on some rows differs most."""
-    rows = np.linspace(0, len(evidence) - 1, min(64, len(evidence))).astype(np.intp)
-    profile = evidence.predicted(rows).T
-    profile -= profile.mean(axis=0)
-    along = profile @ np.linalg.svd(profile, full_matrices=False)[2][0]
+    along = directions(evidence, 1)[:, 0]
     place = np.argsort(np.argsort(along, kind="stable"), kind="stable")
     return np.asarray(place * CLUSTERS // len(place), dtype=np.intp)
 
@@ -152,6 +150,14 @@ def missed(evidence: Evidence, which: Ints, keep: Array) -> tuple[Floats, Floats
         rows = np.flatnonzero(keep & (which == cluster))
         table[cluster] = np.linalg.solve(x[rows].T @ x[rows] + pull, x[rows].T @ evidence.left[rows])
     return table[:, 1:], table[:, 0]
+
+
+def likelihood(evidence: Evidence, allowed: Array | None, seed: int) -> Candidate:
+    """A softmax policy of largest weighted likelihood, as its scores."""
+    choices = choices_of(evidence, seed)
+    fold = evidence.fold[choices.rows]
+    scorers = [choices.fitted(keep[fold]) for keep in without_each(evidence.folds)]
+    return scored("weighted likelihood", list(scorers), evidence)
 
 
 def tree_of(depth: int) -> Fit:
@@ -170,6 +176,7 @@ KINDS: dict[str, Callable[[int], Fit]] = {
     "ridge": lambda depth: ridge,
     "cael": lambda depth: network,
     "clusters": lambda depth: clusters,
+    "likelihood": lambda depth: likelihood,
     "tree": tree_of,
 }
 """The kinds by name; each takes the depth of a tree."""

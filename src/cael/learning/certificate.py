@@ -9,13 +9,16 @@ from cael.common.types import Floats
 from cael.estimators.direct import DM
 from cael.estimators.doubly_robust import DR, SNDR
 from cael.estimators.weighting import IPS, SNIPS, LoggedMean
-from cael.judging.thresholds import Thresholds
+from cael.inference.intervals import quantile
+from cael.judging.thresholds import DEFAULT, Thresholds
 from cael.learning.scorers import NetworkScores
 from cael.outcomes.outcome_model import FixedOutcome
 from cael.policies.policy import Policy
 from cael.results.evaluate import controls_of, evaluation_of
 from cael.results.evaluation import Evaluation
+from cael.results.metric import Metric
 from cael.results.question import Question, ask_question
+from cael.results.scorecard import Measured, measured_row
 from cael.worlds.world import unlogged
 
 
@@ -32,16 +35,32 @@ class Predicted:
         return self.scorer.scores(unlogged(contexts, self.n_actions))
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """The evaluation on the rows of the certificate, and the guardrails there, each at the level of the evaluation."""
+
+    evaluation: Evaluation
+    guarded: tuple[Measured, ...] = ()
+
+
 def certified(
-    rows: Any, policy: Policy, model: NetworkScores, level: float, thresholds: Thresholds | None
-) -> Evaluation:
-    """The evaluation on the rows of the certificate, by a model that was trained on the others: nothing is trained
-    here."""
+    rows: Any, policy: Policy, model: NetworkScores, level: float, thresholds: Thresholds | None,
+    guardrails: tuple[Metric, ...] = (),
+) -> Certificate:  # fmt: skip
+    """By a model that was trained on the other rows: nothing but the ridge models of guardrails is trained here."""
     outcome = FixedOutcome(Predicted(model, rows.n_actions))
     best = SNDR(outcome)
     panel = [LoggedMean(), best, DR(outcome), DM(outcome), SNIPS(), IPS()]
-    asked = ask_question(rows, {"": policy}, Question(), (panel, ()), controls_of([best]), (best.name,))
-    return plainly(evaluation_of(asked, level, best, thresholds), best.name.removeprefix("SNDR"))
+    metrics = (Metric(rows.reward_name), *guardrails) if guardrails else ()
+    panels, usual = (panel, [LoggedMean(), SNDR(), SNIPS()]), controls_of([best, *([SNDR()] if guardrails else [])])
+    asked = ask_question(rows, {"": policy}, Question(metrics), panels, usual, (best.name,))
+    evaluation = evaluation_of(replace(asked, question=Question()), level, best, thresholds)
+    guarded = tuple(
+        measured_row(asked.row(metric, 0, "SNDR", level, thresholds or DEFAULT), quantile(level), level)
+        for metric in guardrails
+    )
+    return Certificate(plainly(evaluation, best.name.removeprefix("SNDR")), guarded)
 
 
 def plainly(evaluation: Evaluation, ending: str) -> Evaluation:

@@ -13,6 +13,7 @@ from cael.inference.intervals import quantile
 from cael.judging.thresholds import DEFAULT
 from cael.learning.candidates import Candidate
 from cael.learning.evidence import Evidence
+from cael.learning.guardrails import SHARES, Guard
 from cael.learning.limits import Limits
 from cael.learning.plays import Play, played
 from cael.learning.rules import Rule, ScoredRule, among
@@ -21,9 +22,10 @@ from cael.policies.policy import Uniform, probabilities
 
 PESSIMISM = 0.5
 """Standard errors that are taken off a lift before the best is chosen: of many candidates the best one is lucky."""
-HOPE = 1.5
+HOPE = 2.0
 """Standard errors by which the lift of the chosen one must exceed what is asked for: with less its certificate would
-hardly hold, and where nothing is better, every certificate is another chance to err."""
+hardly hold, and where nothing is better, every certificate is another chance to err. The best of some 80 candidates
+that are worth nothing exceeds 1.5 in four of ten logs."""
 NOTHING = 1e-300
 ROOM = 1.5
 """The certificate must rest on so many times the effective sample size below which it is refused."""
@@ -61,13 +63,13 @@ class Totals:
     """Sums over rows of what the rules of one candidate would do there, and each row's lift."""
 
     def __init__(self, n: int) -> None:
-        self.lift, self.model = np.empty(n), np.empty(n)
+        self.lift, self.model, self.w = np.empty(n), np.empty(n), np.empty(n)
         self.second = self.changed = 0.0
 
     def add(self, evidence: Evidence, rows: Ints, p: Floats, old: Floats) -> None:
         n, a = np.arange(len(rows)), evidence.log.actions[rows]
         assert evidence.log.propensities is not None
-        w = p[n, a] / evidence.log.propensities[rows]
+        self.w[rows] = w = p[n, a] / evidence.log.propensities[rows]
         self.model[rows] = np.einsum("ij,ij->i", p, evidence.table[rows]) - evidence.usual[rows]
         self.lift[rows] = self.model[rows] + (w - 1) * evidence.left[rows]
         self.second += float(np.divide(p**2, old, out=np.zeros_like(p), where=old > 0).sum())
@@ -78,20 +80,36 @@ class Totals:
         n = len(self.lift)
         second = max(self.second / n, 1.0)
         implied = self.model.var() + (second - 1) * evidence.left.var()
-        return Measured(
-            float(self.lift.mean()), float(np.sqrt(max(self.lift.var(), implied))), second, self.changed / n
-        )
+        guarded = tuple(self._guarded(guard, second) for guard in evidence.guards)
+        spread = float(np.sqrt(max(self.lift.var(), implied)))
+        return Measured(float(self.lift.mean()), spread, second, self.changed / n, guarded)
+
+    def _guarded(self, guard: Guard, second: float) -> Moved:
+        moved = (self.w - 1) * guard.left
+        return Moved(float(moved.mean()), float(np.sqrt(max(moved.var(), (second - 1) * guard.left.var()))), guard.room)
+
+
+@final
+@dataclass(frozen=True)
+class Moved:
+    """How a guardrail moves, upwards where that is better: lift and standard deviation per row. room: what it may
+    lose."""
+
+    lift: float
+    spread: float
+    room: float
 
 
 @final
 @dataclass(frozen=True)
 class Measured:
-    """Per row: lift, its standard deviation, E w^2, and the share of decisions that are changed."""
+    """Per row: lift, its standard deviation, E w^2, the share of decisions that are changed, and the guardrails."""
 
     lift: float
     spread: float
     second: float
     changed: float
+    guarded: tuple[Moved, ...] = ()
 
 
 @final
@@ -115,8 +133,10 @@ def chosen(
     explored = exploration(evidence)
     for candidate in candidates:
         for play, measured in zip(*tried(evidence, candidate, allowed), strict=True):
-            points.append(point_of(candidate.name, play, measured, limits, explored, left, len(evidence)))
-            rules.append(rule_of(candidate, play, allowed))
+            rule = rule_of(candidate, play, allowed)
+            for part in SHARES if evidence.guards else SHARES[:1]:
+                points.append(point_of(candidate.name, play, measured, limits, explored, left, len(evidence), part))
+                rules.append(rule)
     best = int(np.argmax([point.promise for point in points]))
     points[best] = replace(points[best], chosen=True)
     return Choice(tuple(points), rules[best], points[best], is_hopeful(points[best], limits))
@@ -167,25 +187,35 @@ def exploration(evidence: Evidence) -> Measured:
 
 
 def point_of(
-    name: str, play: Play | None, rule: Measured, limits: Limits, explored: Measured, left: int, n: int
+    name: str, play: Play | None, rule: Measured, limits: Limits, explored: Measured, left: int, n: int, part: float
 ) -> PathPoint:
-    """A candidate with the share of it that the limits allow, and with the exploration that they ask for."""
-    from scipy.special import ndtr
+    """A candidate with the share of it, at most `part`, that the limits allow, and with the exploration that they ask
+    for."""
+    e, share = limits.explore, min(part, limits.share(rule.changed, explored.changed, n))
 
-    e, share = limits.explore, limits.share(rule.changed, explored.changed, n)
-    lift = (1 - e) * share * rule.lift + e * explored.lift
-    spread = (1 - e) * share * rule.spread + e * explored.spread
+    def mixed(own: float, other: float) -> float:
+        return (1 - e) * share * own + e * other
+
+    lift, spread = mixed(rule.lift, explored.lift), mixed(rule.spread, explored.spread)
     error = spread / np.sqrt(n)
     careful = lift - PESSIMISM * error
-    passes = float(
-        ndtr((careful - limits.min_lift) / max(spread / np.sqrt(left), NOTHING) - quantile(limits.two_sided))
-    )
+    passes = certain(careful - limits.min_lift, spread, left, limits)
+    for own, other in zip(rule.guarded, explored.guarded, strict=True):
+        moved, noise = mixed(own.lift, other.lift), mixed(own.spread, other.spread)
+        passes *= certain(moved - PESSIMISM * noise / np.sqrt(n) + own.room, noise, left, limits)
     changed = (1 - e) * share * rule.changed + e * explored.changed
     promise = careful * passes if spread > 0 and careful > limits.min_lift else min(careful - limits.min_lift, 0.0)
     second = 1 + (share * (1 - e)) ** 2 * (rule.second - 1)
     if left < ROOM * DEFAULT.effective_rows[1] * second:  # a certificate that rests on so few rows is refused
         promise = min(promise, 0.0) - second
     return PathPoint(name, "" if play is None else play.words, lift, float(error), second, changed, share, promise)
+
+
+def certain(distance: float, spread: float, left: int, limits: Limits) -> float:
+    """The probability that so many rows show something at this distance, at the level of the certificate."""
+    from scipy.special import ndtr
+
+    return float(ndtr(distance / max(spread / np.sqrt(left), NOTHING) - quantile(limits.two_sided)))
 
 
 def few_actions(evidence: Evidence, most: int) -> Array:

@@ -12,6 +12,7 @@ import numpy as np
 from cael.common.types import Floats, Ints
 from cael.embedding.exact.rewards import SparseRewards, sparse_rewards
 from cael.embedding.settings import Growth
+from cael.learning.guardrails import Guard
 from cael.log.batch import BATCH_BYTES, Batch, chunks
 from cael.log.logged import LoggedData
 from cael.policies.policy import Policy, probabilities
@@ -32,7 +33,8 @@ def most_rows(n_actions: int, growth: Growth) -> int:
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """log: the rows. fold: (n,) of each. model: reward models, one for each fold, trained on the others. table: (n, k)
-    what they predict. old: the policy that made the log. exact: whether it is that, and not a model of it."""
+    what they predict. old: the policy that made the log. exact: whether it is that, and not a model of it. guards: what
+    else must stay within its bounds."""
 
     log: LoggedData
     fold: Ints
@@ -40,6 +42,7 @@ class Evidence:
     table: np.ndarray
     old: Policy
     exact: bool = True
+    guards: tuple[Guard, ...] = ()
 
     def __len__(self) -> int:
         return len(self.log)
@@ -104,7 +107,10 @@ class Evidence:
         return z if eligible is None else np.where(eligible.mask(), z, 0.0)
 
 
-def gathered(log: LoggedData, old: Policy, growth: Growth, folds: int, seed: int, *, exact: bool) -> Evidence:
+def gathered(
+    log: LoggedData, old: Policy, growth: Growth, folds: int, seed: int, *, exact: bool,
+    guards: tuple[Guard, ...] = (),
+) -> Evidence:  # fmt: skip
     """The evidence of these rows: the networks are trained here, and nowhere else."""
     model = sparse_rewards([log], growth, folds, [seed])[0]
     fold, table = np.empty(len(log), dtype=np.intp), np.empty((len(log), log.n_actions), dtype=np.float32)
@@ -112,4 +118,4 @@ def gathered(log: LoggedData, old: Policy, growth: Growth, folds: int, seed: int
         fold[rows] = number
         for part in chunks(len(rows), log.n_actions):
             table[rows[part]] = model.predict(number, log.whole.part(rows[part]))
-    return Evidence(log, fold, model, table, old, exact)
+    return Evidence(log, fold, model, table, old, exact, guards)

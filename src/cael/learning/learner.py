@@ -12,10 +12,11 @@ from cael.errors import InputError, NeedsError, choose, positive_int
 from cael.judging.thresholds import Thresholds
 from cael.learning.advice import KEEP, SHIP, Learned, labelled
 from cael.learning.candidates import KINDS, Candidate
-from cael.learning.certificate import certified
+from cael.learning.certificate import Certificate, certified
 from cael.learning.choice import Choice, chosen, few_actions
 from cael.learning.evidence import Evidence, gathered, most_rows
 from cael.learning.explained import MOST_ROWS
+from cael.learning.guardrails import guardrails_of, guards_of, measured_by
 from cael.learning.learned_policy import LearnedPolicy
 from cael.learning.limits import Limits
 from cael.learning.old_policy import Old, old_of
@@ -25,13 +26,14 @@ from cael.log.logged import LoggedData
 from cael.log.scanned import ScannedLog
 from cael.outcomes.outcome_model import FixedOutcome
 from cael.results.evaluation import Evaluation
+from cael.results.metric import Metric
 from cael.results.planning import Plan, plan
 from cael.results.question import refuse_constant_rewards
 
 CERTIFY = 0.4
 """The share of the rows that is kept for the certificate."""
 FOLDS = 5
-DEFAULT = ("best_arm", "linear", "ridge", "cael", "clusters", "tree")
+DEFAULT = ("best_arm", "linear", "ridge", "cael", "clusters", "likelihood", "tree")
 
 
 def learn(
@@ -44,6 +46,7 @@ def learn(
     explore: float = 0.0,
     max_actions: int | None = None,
     single: bool = False,
+    guardrails: Sequence[str | Metric] = (),
     level: float = 0.95,
     certify: float = CERTIFY,
     budget: float | None = None,
@@ -58,13 +61,14 @@ def learn(
     `min_lift`. So a policy that is no better than the old one is shipped in at most 1 - level of all logs.
 
     candidates: kinds to try, of "best_arm" (one order of the actions for all contexts), "linear" (linear scores),
-    "ridge", "cael" (the reward model of CAEL), "clusters" (POTEC's two stages), "tree" (a policy tree). Those that
-    score actions are played on the best-scored share of the old policy, or tilted towards them, from cautious to
-    greedy. depth: questions of a tree, one below the other. min_lift: in units of the reward. max_changed: share of
-    decisions that may differ from those of the old policy. explore: share of decisions that are drawn uniformly, so
-    that the next log can be evaluated, too. max_actions: how many actions may be advised. single: only policies that
-    name one action for a context, which can be written as code. certify: share of the rows kept for the certificate.
-    budget: seconds of training at most.
+    "ridge", "cael" (the reward model of CAEL), "clusters" (POTEC's two stages), "likelihood" (a softmax policy by
+    weighted log likelihood), "tree" (a policy tree). Those that score actions are played on the best-scored share of
+    the old policy, or tilted towards them, from cautious to greedy. depth: questions of a tree, one below the other.
+    min_lift: in units of the reward. max_changed: share of decisions that may differ from those of the old policy.
+    explore: share of decisions that are drawn uniformly, so that the next log can be evaluated, too. max_actions: how
+    many actions may be advised. single: only policies that name one action for a context, which can be written as code.
+    guardrails: other metrics of the log with their bounds, such as "latency:min:+2%", each of which must be shown to be
+    within its bound. certify: share of the rows kept for the certificate. budget: seconds of training at most.
 
     A log in files is learned from a sample, and certified on all other rows.
 
@@ -78,16 +82,18 @@ def learn(
     for kind in (kinds := refuse_none(candidates)):
         choose("candidates", kind, tuple(KINDS))
     positive_int("depth", depth)
-    engine, growth = as_engine_log(log), Growth(budget=budget)
+    bounds = guardrails_of(guardrails)
+    engine, growth = measured_by(as_engine_log(log), bounds), Growth(budget=budget)
     refuse_constant_rewards(engine)
     split = split_of(engine, certify, most_rows(engine.n_actions, growth), seed)
     old = old_of(engine, split.sample, split.learn)
-    evidence = gathered(split.learn, old.policy, growth, FOLDS, seed, exact=old.exact)
+    guards = guards_of(bounds, split.learn, engine.reward_name)
+    evidence = gathered(split.learn, old.policy, growth, FOLDS, seed, exact=old.exact, guards=guards)
     allowed = None if max_actions is None else few_actions(evidence, max_actions)
     tried = [KINDS[kind](depth)(evidence, allowed, seed) for kind in dict.fromkeys(kinds)]
     tried = [decisive(candidate) for candidate in tried] if single else tried
     choice = chosen(evidence, tried, limits, allowed, split.left)
-    return labelled(concluded(evidence, tried, choice, limits, split, old, thresholds), *names_of(log))
+    return labelled(concluded(evidence, choice, limits, split, old, thresholds, bounds), *names_of(log))
 
 
 def refuse_none(candidates: Sequence[str]) -> tuple[str, ...]:
@@ -112,8 +118,8 @@ def decisive(candidate: Candidate) -> Candidate:
 
 
 def concluded(
-    evidence: Evidence, tried: Sequence[Candidate], choice: Choice, limits: Limits, split: Split, old: Old,
-    thresholds: Thresholds | None,
+    evidence: Evidence, choice: Choice, limits: Limits, split: Split, old: Old, thresholds: Thresholds | None,
+    guardrails: tuple[Metric, ...],
 ) -> Learned:  # fmt: skip
     """The chosen policy, its certificate, and the decision."""
     point = choice.point
@@ -123,18 +129,20 @@ def concluded(
         share=point.share, explore=limits.explore,
     )  # fmt: skip
     model = NetworkScores(evidence.model, tuple(range(evidence.folds)))
-    evaluation = certified(split.certificate, policy, model, limits.two_sided, thresholds)
-    reasons = reasons_to_keep(evaluation, choice, limits)
+    certificate = certified(split.certificate, policy, model, limits.two_sided, thresholds, guardrails)
+    evaluation = certificate.evaluation
+    reasons = reasons_to_keep(certificate, choice, limits)
     decision = KEEP if reasons else SHIP
     return Learned(
         decision, tuple(reasons), policy, evaluation, choice.path, point.changed, len(log), limits,
         plan_for(evaluation, policy, split, model, limits) if reasons else None, old.words, evidence.some(MOST_ROWS),
+        certificate.guarded, getattr(split.certificate, "log", None),
     )  # fmt: skip
 
 
-def reasons_to_keep(evaluation: Evaluation, choice: Choice, limits: Limits) -> list[str]:
+def reasons_to_keep(certificate: Certificate, choice: Choice, limits: Limits) -> list[str]:
     """Why the old policy is kept; none where the learned one is shipped."""
-    reasons = []
+    reasons, evaluation = [], certificate.evaluation
     if not choice.hopeful:
         reasons.append("No candidate promised a lift on rows that it did not see.")
     if not evaluation.lift_interval.low > limits.min_lift:
@@ -142,6 +150,11 @@ def reasons_to_keep(evaluation: Evaluation, choice: Choice, limits: Limits) -> l
         reasons.append(f"The lower bound of the lift is not above {least}.")
     if evaluation.verdict.level == "refuse":
         reasons.append(f"The certificate is not to be trusted: {' '.join(evaluation.verdict.reasons[:1])}")
+    for row in certificate.guarded:
+        if row.status != "within":
+            reasons.append(f"{row.metric.label} is not shown to be within its bound.")
+        elif row.verdict.level == "refuse":
+            reasons.append(f"{row.metric.label} is not to be trusted: {' '.join(row.verdict.reasons[:1])}")
     return reasons
 
 

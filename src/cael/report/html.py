@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +16,7 @@ from cael.common.whole import write_whole
 from cael.errors import InputError, positive_int
 from cael.judging.audits import Audit
 from cael.report import charts
+from cael.report.drawing import Picture
 from cael.report.view import MOST_GROUPS, ends, grid, room, view
 from cael.results.calibration import Calibration
 from cael.results.comparison import Comparison
@@ -21,7 +24,7 @@ from cael.results.evaluation import Evaluation
 from cael.results.planning import Plan
 from cael.results.segmentation import Segments
 
-TEMPLATE = Path(__file__).with_name("page.html.j2")
+TEMPLATE, SCRIPT = (Path(__file__).with_name(name) for name in ("page.html.j2", "sorting.js"))
 
 
 def render(
@@ -38,7 +41,7 @@ def render(
     settings: Mapping[str, object] | None = None,
     seed: int | None = None,
 ) -> str:
-    """A report as one HTML page: no script, no request, the same bytes for the same results.
+    """A report as one HTML page: no request, one small script that sorts tables, the same bytes for the same results.
 
     evaluation, comparison: at least one of the two; the verdict is that of the evaluation where both are given.
     learned: what `cael.learn` gave, of which the evaluation is the certificate.
@@ -64,17 +67,26 @@ def render(
         "segments": _pictures(groups[:MOST_GROUPS]),
         "paths": [] if evaluation is None else charts.paths(evaluation),
     }
-    page["learned"] = None if learned is None else (learned.sentence(), learned.explain(), grid(learned.sheet()))
-    return _template().render(page=page, pictures=pictures)
+    page["learned"] = None
+    if learned is not None:  # what was learned decides, not what its certificate alone would say
+        page["decisions"] = [(learned.decision, "", " ".join(learned.reasons) or learned.sentence())]
+        page["learned"] = learned.sentence(), learned.explain(), grid(learned.sheet())
+    script = SCRIPT.read_text(encoding="utf-8")
+    return _template().render(page=page, pictures=pictures, script=script, hash=_hash(script))
+
+
+def _hash(script: str) -> str:
+    """By which a page names the only script that a browser may run on it."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
 
 
 def _groups(segments: Segments | Mapping[str, Segments] | None, windows: Segments | None) -> list[tuple[str, Segments]]:
     """(name, segments) pairs, windows of time first, since they are never left out."""
     named = {"segment": segments} if isinstance(segments, Segments) else segments or {}
-    return [*([] if windows is None else [("window of time", windows)]), *named.items()]
+    return [*([] if windows is None else [("time period", windows)]), *named.items()]
 
 
-def _pictures(groups: Sequence[tuple[str, Segments]]) -> list[charts.Picture]:
+def _pictures(groups: Sequence[tuple[str, Segments]]) -> list[Picture]:
     most = room(len(groups))[0] if groups else 0
     return [charts.segment_lifts(each, ends(each.rows, most), f"segments-{at}") for at, (_, each) in enumerate(groups)]
 
@@ -96,8 +108,8 @@ class Shown:
 
     def _repr_html_(self) -> str:
         inside = html.escape(self.page, quote=True)
-        style = f"width:100%;height:{self.height}px;border:0"
-        return f'<iframe srcdoc="{inside}" style="{style}" sandbox title="Report" loading="lazy"></iframe>'
+        style = f'style="width:100%;height:{self.height}px;border:0" title="Report" loading="lazy"'
+        return f'<iframe srcdoc="{inside}" sandbox="allow-scripts" {style}></iframe>'
 
 
 def show(evaluation: Evaluation | None = None, *, height: int = 720, **parts: Any) -> Shown:

@@ -14,7 +14,6 @@ from cael.inference.intervals import Interval
 from cael.inference.overlap import Overlap
 from cael.judging.audits import Audit
 from cael.judging.verdict import MEANING, Check, by_gravity
-from cael.report.charts import old
 from cael.report.method import method_of
 from cael.results.calibration import Calibration
 from cael.results.comparison import Comparison
@@ -99,7 +98,7 @@ def ends(rows: Sequence[Any], most: int) -> list[Any]:
 
 def room(groups: int) -> tuple[int, int]:
     """How many bars a picture of segments may have, and how many rows its table, where so many groups share a page."""
-    return (min(20, 28 // groups), 60 // groups) if groups <= FEW_GROUPS else (20 // groups, 32 // groups)
+    return (min(20, 28 // groups), 60 // groups) if groups <= FEW_GROUPS else (20 // groups, 28 // groups)
 
 
 def view(
@@ -190,28 +189,32 @@ def _tiles(result: Evaluation | Comparison, trust: str) -> list[tuple[str, str, 
     kind = f"{joint}{level_text(result.level)} interval"
     word = "not to be relied on" if trust == "refuse" else direction(answer.interval, answer.sign)
     unit = f" {answer.scope.unit}" if answer.scope.total else ""
-    over = f"over {old(result.baseline_name)}"
+    over = f"over {short(result.baseline_name, 40)}"
     tiles = []
     if answer.relative is not None and answer.relative_interval is not None:
         share, rest = answer.lift_text.split(" (", 1)
         tiles.append((f"Lift {over}", share, f"{kind} {rest.removesuffix(')')}: {word}"))
     per = "per decision" if answer.scope.total else ""
     lift = signed(answer.lift.value)
-    tiles.append((f"The same in {short(answer.metric, 40)} {per}".strip() if tiles else f"Lift {over}{unit}", lift,
+    tiles.append((f"Lift in {short(answer.metric, 40)} {per}".strip() if tiles else f"Lift {over}{unit}", lift,
                   f"{kind} {_ends('lift', answer.interval)}: {word}{how}"))  # fmt: skip
     if trust == "refuse":
         return tiles
     tiles.append(("Chance that it is better", answer.chance_text, CHANCE))
     if answer.total_text is not None:
         total, rest = answer.total_text.split(" (", 1)
-        tiles.append((f"Over all {answer.scope.rows:,} rows", short(total, 40), rest.removesuffix(")")))
+        tiles.append((answer.scope.over, short(total, 40), rest.removesuffix(")")))
     return tiles
 
 
 def _decisions(result: Evaluation | Comparison) -> list[tuple[str, str, str]]:
     """(choice, policy, reasons) of the decision, or of those about the first policies of a comparison."""
     decisions = [result.decision] if isinstance(result, Evaluation) else result.decisions[:MOST_DECISIONS]
-    return [(each.choice, short(each.policy, 40), short(" ".join(each.reasons))) for each in decisions]
+    below = result.answer.surer if len(decisions) == 1 else []  # what stands there need not stand here, too
+    return [
+        (decision.choice, short(decision.policy, 40), short(" ".join(r for r in decision.reasons if r not in below)))
+        for decision in decisions
+    ]
 
 
 def _ends(kind: str, interval: Interval) -> str:
@@ -230,13 +233,13 @@ def _weights(overlap: Overlap) -> list[tuple[str, str]]:
         ("Actions without a row", f"{overlap.never_logged:,} of {overlap.n_actions:,}"),
     ]
     if overlap.never_logged_mass is not None:
-        rows.append(("Target probability of them", f"{overlap.never_logged_mass:.1%}"))
+        rows.append(("Probability of these under the new policy", f"{overlap.never_logged_mass:.1%}"))
     return rows
 
 
 def _actions(overlap: Overlap) -> Grid:
     columns = (
-        Column("action"), Column("rows", "count"), Column("expected rows", "count"), Column("old share", "share"),
+        Column("action"), Column("rows", "count"), Column("expected rows", "count"), Column("logged share", "share"),
         Column("new share", "share"),
     )  # fmt: skip
     rows = tuple(
@@ -263,7 +266,7 @@ def _segments(name: str, segments: Segments, most: int) -> Grid:
     columns = (replace(sheet.columns[0], head=short(name, 30)), *sheet.columns[1:])
     rows, styles = (tuple(ends(each, most)) for each in (sheet.rows, sheet.styles))
     hidden = len(sheet.rows) - len(rows)
-    note = f"{hidden:,} {segments.kind}s between these are not shown." if hidden else ""
+    note = f"{hidden:,} {segments.noun}s between these are not shown." if hidden else ""
     return replace(grid(replace(sheet, columns=columns, rows=rows, styles=styles)), note=note)
 
 

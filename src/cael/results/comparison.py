@@ -177,7 +177,7 @@ class Comparison(Shown):
     def _lead(self) -> tuple[Note, ...]:
         """The answer on the best policy, and the decision on every one."""
         sentence, *rest = self.answer.notes(decided=False)
-        best = f"Of {len(self.rows)} policies the best: " if len(self.rows) > 1 else ""
+        best = f"Best of {len(self.rows)} policies. " if len(self.rows) > 1 else ""
         decisions = [decision.note() for decision in self.decisions]
         return replace(sentence, sentence=f"{best}{sentence.sentence}"), *decisions, *rest
 
@@ -192,8 +192,11 @@ class Comparison(Shown):
         return plotted(self.sheet(), "interval", "lift", (0.0, "no lift"), axes)
 
     def doubts(self) -> list[str]:
-        """The reasons of all verdicts, each once, with the policies that it concerns."""
-        return by_sentence((row.name, reason) for row in self.rows for reason in row.verdict.reasons)
+        """The reasons of all verdicts, each once, with the policies that it concerns, and what the intervals assume, by
+        the largest bias that one of them allows for."""
+        reasons = by_sentence((row.name, reason) for row in self.rows for reason in row.verdict.reasons)
+        most = max((row.lift for row in self.rows), key=lambda lift: lift.diagnostics.bias_bound or 0.0)
+        return [*reasons, *([f"{self.estimator}: {most.assumes}"] if most.assumes else [])]
 
 
 def _style(row: Compared) -> str:

@@ -14,7 +14,6 @@ from cael.inference.estimate import Estimate
 from cael.inference.intervals import Interval, quantile
 from cael.inference.lift import lift_dict, relative_lift
 from cael.inference.overlap import Overlap
-from cael.inference.reach import allowance
 from cael.judging.sensitivity import Sensitivity
 from cael.judging.thresholds import Thresholds
 from cael.judging.verdict import Verdict
@@ -241,8 +240,7 @@ class Evaluation(Shown):
     def _biases(self, shown: Sequence[Estimate]) -> list[str]:
         """What the intervals that allow for a bias assume, and would be without it."""
         return [
-            f"{e.estimator}: {allowance(e.diagnostics.bias_bound or 0.0)}. The interval without it "
-            f"{text_of('interval', without)}."
+            f"{e.estimator}: {e.assumes} The interval without it {text_of('interval', without)}."
             for e in shown
             if (without := e.without_bias(self.level)) is not None
         ]

@@ -207,7 +207,7 @@ def scorecard_of(
     """The rows with intervals that hold for all of them together, and the decision about each policy."""
     tested = [row.lifted.lift for row in rows] + [row.excess for row in rows if row.excess is not None]
     factor = joint_factor(tested, level, seed)
-    measured = tuple(_measured(row, factor, level) for row in rows)
+    measured = tuple(measured_row(row, factor, level) for row in rows)
     primary = rows[0].metric
     guardrails = sum(row.metric.guardrail for row in rows[: len(rows) // len(names)])
     rule = rule_of(primary.name, guardrails, baseline)
@@ -221,7 +221,8 @@ def joint_factor(tested: Sequence[Estimate], level: float, seed: int) -> float:
     return inference.max_t(np.stack([each.groups for each in tested], axis=1), level, hidden=hidden, seed=seed)
 
 
-def _measured(row: Row, factor: float, level: float) -> Measured:
+def measured_row(row: Row, factor: float, level: float) -> Measured:
+    """With intervals of so many standard errors."""
     lifted = row.lifted
     excess = None if row.excess is None else within(row.excess, factor, level)
     return Measured(

@@ -78,6 +78,7 @@ class Segments(Shown):
     standard deviation of the true lifts over the segments (Paule and Mandel). kind: "segment" or "window". thresholds:
     by which the sentence says whether they differ. metric: the name of what is earned. baseline: the name of what the
     lifts are over. others: the same of further metrics; the joint intervals then hold for all metrics together.
+    assumes: what intervals that allow for a bias assume; None of others.
     """
 
     rows: tuple[Segment, ...]
@@ -91,6 +92,7 @@ class Segments(Shown):
     metric: str = "reward"
     baseline: str = LOGGING
     others: tuple[Segments, ...] = ()
+    assumes: str | None = None
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self.rows)
@@ -98,11 +100,17 @@ class Segments(Shown):
     def __getitem__(self, label: str) -> Segment:
         return named("segment", {row.label: row for row in self.rows}, label, 20)
 
+    @property
+    def noun(self) -> str:
+        """What a row is, in words."""
+        return "time period" if self.kind == "window" else self.kind
+
     def sentence(self) -> str:
         """Whether the segments differ, in words."""
-        lifts = f"The lifts of the {len(self.rows)} {self.kind}s"
+        lifts = f"The lifts of the {len(self.rows)} {self.noun}s"
         if self.differ < self.thresholds.segments_p_value:
-            return f"{lifts} differ beyond chance (p = {self.differ:.2g}); their spread is {self.spread:.3g}."
+            spread = f"; the standard deviation of the true lifts is about {self.spread:.3g}" if self.spread else ""
+            return f"{lifts} differ beyond chance (p = {self.differ:.2g}){spread}."
         return f"{lifts} differ no more than chance explains (p = {self.differ:.2g})."
 
     def __repr__(self) -> str:
@@ -118,12 +126,14 @@ class Segments(Shown):
         return {**fields, "sentence": self.sentence(), "rows": rows, **others}
 
     def sheet(self) -> Sheet:
+        head = "time period from" if self.kind == "window" else self.kind
+        joint, single = f"simultaneous {level_text(self.level)}", f"{level_text(self.level)} of it"
         columns = (
-            Column(self.kind), Column("rows", "count"), Column("effective_rows", "count", "eff. n", wide=True),
-            Column("value", "value", wide=True), Column("lift", "lift"),
-            Column("interval", "lift interval", f"simultaneous {level_text(self.level)}"),
-            Column("direction", head=""), Column("shrunk", "lift", "shrunk lift"),
-            Column("shrunk_interval", "lift interval", level_text(self.level), wide=True),
+            Column(self.kind, head=head), Column("rows", "count"),
+            Column("effective_rows", "count", "eff. n", wide=True), Column("value", "value", wide=True),
+            Column("lift", "lift"), Column("interval", "lift interval", joint), Column("direction", head=""),
+            Column("shrunk", "lift", "shrunk lift", spare=True),
+            Column("shrunk_interval", "lift interval", single, wide=True),
         )  # fmt: skip
         rows = tuple(
             (
@@ -135,8 +145,9 @@ class Segments(Shown):
         styles = tuple(row.direction for row in self.rows)
         metric = "" if self.metric == "reward" else f"{self.metric}: "
         over = "" if self.baseline == LOGGING else f"; lift over {self.baseline}"
-        title = f"{metric}{self.estimator}, by {self.kind}{over}"
-        return Sheet(title, columns, rows, (Note(self.sentence()),), (), styles)
+        title = f"{metric}{self.estimator}, by {self.noun}{over}"
+        doubts = (Note(f"{self.estimator}: {self.assumes}", "warn"),) if self.assumes else ()
+        return Sheet(title, columns, rows, (Note(self.sentence()),), doubts, styles)
 
     def sheets(self) -> tuple[Sheet, ...]:
         """The tables of all metrics."""
@@ -303,7 +314,7 @@ class Cut:
         metric = asked.metric if self.metric is None else self.metric.name
         return Segments(
             tuple(rows), self.name, level, factor, cochran(lifts, self.errors)[1], spread, kind, thresholds, metric,
-            asked.question.name,
+            asked.question.name, assumes=self.lifted.lift.assumes,
         )  # fmt: skip
 
     def _row(
@@ -359,8 +370,9 @@ def parts_of(answer: Answer, number: int, *, windows: bool) -> dict[str, Moments
 
 def effective_rows(part: Moments, at: int) -> float:
     """The effective sample size of a segment; at: the place of the weights."""
-    mean = float(part.mean[at])
-    return part.n / (1 + float(part.comoment[at, at]) / part.n / mean / mean) if mean > 0 else 0.0
+    mean, column = float(part.mean[at]), np.zeros(len(part.mean))
+    column[at] = 1.0
+    return part.n / (1 + part.counted_variance(column, mean) / mean / mean) if mean > 0 else 0.0
 
 
 def around(centre: float, ends: tuple[float, float], level: float, method: str) -> Interval:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Row = TypeVar("Row")
 Cell: TypeAlias = str | float | Interval | tuple[float, float] | None
+Printed: TypeAlias = tuple[str, Any, list[str]]
+"""A column in a terminal: its head, its side, and its cells."""
 PICTURE, SMALL_PICTURE, NAME = 25, 12, 12
 """Characters of a picture where there is room and where there is little, and of the name of a row that stays."""
 MARKS = {"pass": "✓", "unknown": "·", "warn": "!", "fail": "✗"}
@@ -75,13 +77,14 @@ def text_of(kind: str, value: Cell) -> str:
 @final
 @dataclass(frozen=True)
 class Column:
-    """A column. head: printed above it, its name if None. wide: shown only where there is room. point: the column whose
-    value is marked in pictures of the intervals of this one."""
+    """A column. head: printed above it, its name if None. wide: shown only where there is room. spare: goes before a
+    number is cut. point: the column whose value is marked in pictures of the intervals of this one."""
 
     name: str
     kind: str = "text"
     head: str | None = None
     wide: bool = False
+    spare: bool = False
     point: str | None = None
 
     @property
@@ -196,21 +199,22 @@ class Sheet:
         words = self.styles[at].split() if self.styles else []
         return next((COLOURS[word] for word in words if word in COLOURS), None)
 
-    def _printed(self, width: int) -> list[tuple[str, Any, list[str]]]:
+    def _printed(self, width: int) -> list[Printed]:
         """(head, side, texts) of the columns that a terminal has room for, with the pictures of their intervals."""
-        for size, wide in ((PICTURE, True), (SMALL_PICTURE, False)):
-            columns = self._columns(size, wide=wide)
-            if sum(max(len(text) for text in (head, *texts)) + 3 for head, _, texts in columns) <= width:
+        whole = self._columns(PICTURE, wide=True)
+        if sum(map(_room, whole)) <= width:
+            return whole
+        # Names may be cut to make room for pictures; numbers may not, and then the pictures go, and what can be spared.
+        for size in (SMALL_PICTURE, 0):
+            columns = self._columns(size)
+            if min(NAME + 3, _room(columns[0])) + sum(map(_room, columns[1:])) <= width:
                 return columns
-        narrow = self._columns(SMALL_PICTURE, wide=False)
-        # Names may be cut to make room for pictures; numbers may not, and then the pictures go.
-        least = NAME + sum(max(len(text) for text in (head, *texts)) + 3 for head, _, texts in narrow[1:])
-        return narrow if least <= width else self._columns(0, wide=False)
+        return self._columns(0, spare=False)
 
-    def _columns(self, size: int, *, wide: bool) -> list[tuple[str, Any, list[str]]]:
-        drawn = []
+    def _columns(self, size: int, *, wide: bool = False, spare: bool = True) -> list[Printed]:
+        drawn: list[Printed] = []
         for at, column in enumerate(self.columns):
-            if wide or not column.wide:
+            if (wide or not column.wide) and (spare or not column.spare):
                 side = "left" if column.kind == "text" or column.point else "right"
                 drawn.append((column.title, side, [row[at] for row in self.texts()]))
             if column.point is not None and size:
@@ -222,6 +226,12 @@ class Sheet:
         left, right = axis([(interval.low, interval.high) for interval in intervals])
         pairs = zip(intervals, self.column(point), strict=True)
         return [picture(interval.low, value, interval.high, left, right, size) for interval, value in pairs]
+
+
+def _room(column: Printed) -> int:
+    """Characters that a column takes, with what is between it and the next."""
+    head, _, texts = column
+    return max(map(len, (head, *texts))) + 3
 
 
 class Shown(ABC):

@@ -23,7 +23,8 @@ class PaperWorld(ScoredWorld):
 
     Reward: normal with mean q(x, a) = 10 exp(-(x_1 - a_1)^2) and standard deviation reward_std. Logging policy:
     softmax of gamma q (gamma = 0: uniform). Target: epsilon-greedy on q. The action vectors have `action_dim`
-    components (k by default) and are fixed by `seed`, not redrawn with each log.
+    components (k by default) and are fixed by `seed`; redraw: each log has others, from its own seed. (The text leaves
+    it open. Neither q nor the policies look at more than a_1, which is the same.)
 
     >>> world = PaperWorld()
     >>> round(world.value(world.target), 5)
@@ -37,15 +38,19 @@ class PaperWorld(ScoredWorld):
     epsilon: float = 0.2
     action_dim: int | None = None
     seed: int = 0
+    redraw: bool = False
 
     def __post_init__(self) -> None:
         check_settings(self)
 
     @cached_property
     def action_features(self) -> Floats:
-        """(k, action_dim) action vectors."""
+        """(k, action_dim) action vectors; with `redraw`, of no log."""
+        return self._vectors(self.seed)
+
+    def _vectors(self, seed: int | list[int]) -> Floats:
         dim = self.n_actions if self.action_dim is None else positive_int("action_dim", self.action_dim)
-        table = np.random.default_rng(self.seed).random((self.n_actions, dim))
+        table = np.random.default_rng(seed).random((self.n_actions, dim))
         table[:, 0] = np.arange(1, self.n_actions + 1) / self.n_actions
         return frozen(table)
 
@@ -68,13 +73,17 @@ class PaperWorld(ScoredWorld):
             else rng.integers(0, self.n_actions, len(part))
             for part in unlogged(contexts, self.n_actions).parts()
         ]
-        return self.log(contexts, np.concatenate(taken), self.logging, rng)
+        vectors = self._vectors([self.seed, seed, 0xAC7]) if self.redraw else None
+        return self.log(contexts, np.concatenate(taken), self.logging, rng, vectors)
 
-    def log(self, contexts: Floats, actions: Array, logging: Policy, rng: np.random.Generator) -> LoggedData:
-        """The log of these actions, with rewards that are drawn for them."""
+    def log(
+        self, contexts: Floats, actions: Array, logging: Policy, rng: np.random.Generator, vectors: Floats | None = None
+    ) -> LoggedData:
+        """The log of these actions, with rewards that are drawn for them. vectors: of the actions; else the world's."""
         rewards = self.mean(contexts[:, 0], actions) + self.reward_std * rng.standard_normal(len(contexts))
+        features = self.action_features if vectors is None else vectors
         return LoggedData(
-            contexts, actions, rewards, logging=logging, n_actions=self.n_actions, action_features=self.action_features
+            contexts, actions, rewards, logging=logging, n_actions=self.n_actions, action_features=features
         )
 
     def value(self, policy: Policy) -> float:

@@ -23,7 +23,7 @@ from cael.policies.policy import probabilities
 from cael.policies.posterior import SoftmaxPosterior, fit_softmax
 
 FINAL_BYTES = 2**29
-"""The final posterior is fitted on the device, all trials at once, when its (T, n, k) array needs no more than this."""
+"""The final posterior is fitted on the device when its (n, k) array needs no more than this, as many trials at once."""
 
 MANY = 35
 """Blocks of the Hessian for each of their lines, from which on a CPU eliminates in all of them at once."""
@@ -50,16 +50,16 @@ class SoftmaxHead:
         Returns the largest component of the gradient that is left (T,), and sum_a mu(a|z)^2 of the rows (T, B).
         """
         if z.is_cuda and log_mu is None and z.shape[1] <= GRAPH_ROWS:
-            if self.graph is None or not self.graph.fits(z, a):
-                self.graph = GraphedFit(self, z, a)
-            self.table, left, squares = self.graph(z, a, self.table, tolerance, max_iter)
+            if self.graph is None or not self.graph.fits(z, a, tolerance):
+                self.graph = GraphedFit(self, z, a, tolerance)
+            self.table, left, squares = self.graph(z, a, self.table, max_iter)
             return left, squares
         start = self.begin(z, a, log_mu, self.table)
-        state = start.state
-        for _ in range(max_iter):
-            state = start.fun.advance(state)
-            if float(state.gradient.abs().max()) <= tolerance:
+        state = start.fun.advance(start.state)
+        for _ in range(max_iter - 1):
+            if bool(start.fun.settled(state, tolerance).all()):
                 break
+            state = start.fun.advance(state, tolerance)
         self.table, left, squares = start.finish(state)
         return left, squares
 
@@ -153,15 +153,21 @@ class _Likelihood:
         loss, gradient, p = self(x)
         return State(x, loss, gradient, p, (p + self.ones) / 2, torch.ones_like(loss))
 
-    def advance(self, state: State) -> State:
+    def settled(self, state: State, tolerance: float) -> Tensor:
+        """(T,) whether a trial needs no further step: no component of its gradient is larger, or it is not finite."""
+        return ~(state.gradient.abs().amax(dim=(1, 2)) > tolerance)
+
+    def advance(self, state: State, tolerance: float = 0.0) -> State:
         """One Newton step with the class blocks of the Hessian; a trial that it makes worse stays, and halves its step.
+
+        So does a trial that is settled: how many steps it makes must not depend on those beside it.
 
         With many classes the blocks are nearly the whole Hessian. The loss does not change when all classes move
         together (but for the penalty, which is least when they sum to 0), so tables and steps are kept at sum 0.
         """
         new = state.x - state.step[:, None, None] * self.newton(state.gradient, state.curvature)
         loss, gradient, p = self(new)
-        better = loss <= state.loss * (1 + 10 * torch.finfo(loss.dtype).eps)
+        better = (loss <= state.loss * (1 + 10 * torch.finfo(loss.dtype).eps)) & ~self.settled(state, tolerance)
         if not loss.is_cuda and bool(better.all()):
             return State(new, loss, gradient, p, p, torch.ones_like(state.step))
         taken = better[:, None, None]
@@ -253,22 +259,24 @@ class Start:
 
 GRAPH_ROWS = 1024
 """Batches up to this size are fitted by CUDA graphs on a GPU: there the time is the number of launches."""
-FIRST_STEPS, MORE_STEPS = 6, 3
+STEPS = 4
+"""Steps of a graph. The limits of steps in use are multiples of it, so that a GPU stops where a CPU does."""
 
 
 @final
 class GraphedFit:
     """`SoftmaxHead.fit` for one shape of batches as three CUDA graphs: begin and first steps, more steps, finish."""
 
-    def __init__(self, head: SoftmaxHead, z: Tensor, a: Tensor) -> None:
+    def __init__(self, head: SoftmaxHead, z: Tensor, a: Tensor, tolerance: float) -> None:
+        self.tolerance = tolerance
         self.z, self.a, self.table = z.clone(), a.clone(), head.table.clone()
         width = min(a.shape[1], head.table.shape[2])
 
         def begin() -> tuple[Start, State]:
             start = head.begin(self.z, self.a, None, self.table, width)
             state = start.state
-            for _ in range(FIRST_STEPS):
-                state = start.fun.advance(state)
+            for step in range(STEPS):
+                state = start.fun.advance(state, self.tolerance if step else 0.0)
             return start, state
 
         def once() -> None:
@@ -279,31 +287,30 @@ class GraphedFit:
         self.first, self.more, self.last = (torch.cuda.CUDAGraph() for _ in range(3))
         with torch.cuda.graph(self.first):
             self.start, self.state = begin()
-            self.largest = self.state.gradient.abs().max()
+            self.open = ~self.start.fun.settled(self.state, tolerance).all()
         with torch.cuda.graph(self.more):
             state = self.state
-            for _ in range(MORE_STEPS):
-                state = self.start.fun.advance(state)
+            for _ in range(STEPS):
+                state = self.start.fun.advance(state, self.tolerance)
             for mine, new in zip(self.state.tensors()[:4], state.tensors()[:4], strict=True):
                 mine.copy_(new)
             self.state.step.copy_(state.step)
-            self.largest.copy_(self.state.gradient.abs().max())
+            self.open.copy_(~self.start.fun.settled(self.state, tolerance).all())
         with torch.cuda.graph(self.last):
             self.result = self.start.finish(self.state)
 
-    def fits(self, z: Tensor, a: Tensor) -> bool:
-        return self.z.shape == z.shape and self.z.dtype == z.dtype and self.a.shape == a.shape
+    def fits(self, z: Tensor, a: Tensor, tolerance: float) -> bool:
+        same = self.z.shape == z.shape and self.z.dtype == z.dtype and self.a.shape == a.shape
+        return same and self.tolerance == tolerance
 
-    def __call__(
-        self, z: Tensor, a: Tensor, table: Tensor, tolerance: float, max_iter: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def __call__(self, z: Tensor, a: Tensor, table: Tensor, max_iter: int) -> tuple[Tensor, Tensor, Tensor]:
         for mine, new in ((self.z, z), (self.a, a), (self.table, table)):
             mine.copy_(new)
         self.first.replay()
-        steps = FIRST_STEPS
-        while float(self.largest) > tolerance and steps < max_iter:
+        steps = STEPS
+        while bool(self.open) and steps < max_iter:
             self.more.replay()
-            steps += MORE_STEPS
+            steps += STEPS
         self.last.replay()
         return self.result[0].clone(), self.result[1].clone(), self.result[2].clone()
 
@@ -312,17 +319,25 @@ def fit_all_rows(features: Sequence[np.ndarray], logs: Sequence[LoggedData], set
                  device: torch.device) -> list[SoftmaxPosterior]:  # fmt: skip
     """Line 10: the posterior of each trial on all its rows; features: (n, p) of each.
 
-    At once on the device where everything fits into FINAL_BYTES, else one by one from blocks of rows (`fit_softmax`):
-    the same optimum.
+    On the device where a trial fits into FINAL_BYTES, else from blocks of rows (`fit_softmax`): the same optimum. Which
+    of the two depends on the size of one log alone, so that a trial has its numbers beside any others.
     """
     n, k = len(logs[0]), logs[0].n_actions
     if not settings.offset and any((log.actions == log.actions[0]).all() for log in logs):
         raise InputError("a posterior over actions needs at least two different logged actions.")
-    if len(logs) * n * k * 8 > FINAL_BYTES:
+    if n * k * 8 > FINAL_BYTES:
         return [
             fit_softmax(log, of_log, C=settings.C, offset=settings.offset, max_iter=max_iter)
             for log, of_log in zip(logs, features, strict=True)
         ]
+    size = max(1, FINAL_BYTES // (2 * n * k * 8))
+    parts = (slice(at, at + size) for at in range(0, len(logs), size))
+    return [each for part in parts for each in _fit_at_once(features[part], logs[part], settings, max_iter, device)]
+
+
+def _fit_at_once(features: Sequence[np.ndarray], logs: Sequence[LoggedData], settings: Objective, max_iter: int,
+                 device: torch.device) -> list[SoftmaxPosterior]:  # fmt: skip
+    k = logs[0].n_actions
     z = torch.as_tensor(np.stack(features), dtype=torch.float64, device=device)
     a = torch.as_tensor(np.stack([log.actions for log in logs]), device=device)
     log_mu = None

@@ -21,7 +21,7 @@ from cael.estimators.problem import Problem
 from cael.log.logged import LoggedData
 from cael.policies.policy import Policy, probabilities
 
-CACHE_BYTES = 2**30
+CACHE_BYTES = {"cpu": 2**30, "cuda": 2**32}
 """Weights of all rows and actions are kept, sorted, when they need no more than this; else made batch by batch."""
 
 
@@ -45,9 +45,9 @@ class WeightSource:
     ) -> None:
         self.logs, self.policies, self.device = logs, policies, device
         self.sort, self.log_mu = sort, log_mu
-        size = sum(len(log) * log.n_actions for log in logs) * 4 * (1 + 3 * sort + log_mu)
+        size = sum(len(log) * log.n_actions for log in logs) * 8 * (1 + 2 * sort + log_mu)
         self.kept: RowWeights | None = None
-        if size <= CACHE_BYTES:
+        if size <= CACHE_BYTES[device.type]:
             self.kept = self._make(torch.stack([torch.arange(len(log)) for log in logs]))
 
     def rows(self, rows: Tensor, every_action: bool = True) -> RowWeights:
@@ -84,9 +84,9 @@ def weights_for(problems: Sequence[Problem], settings: Objective, device: torch.
 
 
 def all_weights(log: LoggedData, policy: Policy) -> tuple[np.ndarray, np.ndarray]:
-    """(w, log mu), both (n, k) float32."""
+    """(w, log mu), both (n, k) float64."""
     n, k = len(log), log.n_actions
-    w, log_mu = np.empty((n, k), dtype=np.float32), np.empty((n, k), dtype=np.float32)
+    w, log_mu = np.empty((n, k), dtype=np.float64), np.empty((n, k), dtype=np.float64)
     at = 0
     for batch in log.batches(width=k):
         pi, mu = probabilities(policy, batch), probabilities(log.logging, batch)  # type: ignore[arg-type]
