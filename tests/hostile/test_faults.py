@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from cael.cli import main
@@ -18,6 +20,7 @@ from tests.hostile.faults import (
     ANSWER,
     COMMANDS,
     content,
+    learnable,
     leftovers,
     parts,
     prepare,
@@ -161,6 +164,24 @@ def test_two_writers_of_one_place_leave_one_whole_result(name, tmp_path, right):
     assert content(folder) == right[name]
 
 
+def test_two_commands_that_watch_lose_no_rows(tmp_path):
+    """The second is refused while the first reads, adds and writes; what is there afterwards is whole."""
+    folder = prepare(tmp_path / "x")
+    code, _, err = run([*COMMANDS["learn"].line(), "--watch", "out/watch.json"], folder)
+    assert code in ANSWER, err
+    pq.write_table(pa.table(learnable(300)), folder / "new.parquet")
+    words = ["watch", "new.parquet", "out/watch.json"]
+    first = start(words, folder, PAUSE="cael.learning.watching:read_watch")
+    until_paused(first)
+    one_line(*run(words, folder), "another process is writing to", "out")
+    first.kill()
+    first.communicate()
+    assert leftovers(folder) == []
+    code, _, err = run(words, folder)
+    assert code in ANSWER, err
+    one_line(*run(words, folder), "was watched already")
+
+
 def unlinked(path):
     path.unlink()
 
@@ -182,7 +203,6 @@ def a_folder(path):
 
 
 def arrow(folder):
-    import pyarrow as pa
 
     table = pa.table(columns(pi=...))
     with pa.ipc.new_file(str(folder / "log.arrow"), table.schema) as writer:
