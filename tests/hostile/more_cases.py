@@ -45,7 +45,7 @@ TEXTS: dict[str, tuple[Callable[[str], str | bytes], tuple[int, ...], str]] = {
     "one row": (lambda t: "\n".join(t.splitlines()[:2]), REFUSED, "the log has one row"),
     "no header": (lambda t: t.partition("\n")[2], REFUSED, "no column for the action|two columns named"),
     "a header twice": (lambda t: t + t.splitlines()[0] + "\n", REFUSED, "'reward' is not a number, such as 'reward'"),
-    "semicolons": (lambda t: t.replace(",", ";"), REFUSED, "no column for the action"),
+    "semicolons": (lambda t: t.replace(",", ";"), ANSWER, ""),
     "tabs": (lambda t: t.replace(",", "\t"), REFUSED, "no column for the action"),
     "a name twice": (lambda t: t.replace("x_0", "reward", 1), REFUSED, "two columns named 'reward'"),
     "names with spaces": (lambda t: t.replace(",", ", ", 5), REFUSED, "no column for the reward"),
