@@ -105,6 +105,10 @@ def labels() -> dict[str, Case]:
                 lambda f, told=told, make=make, role=role: make(f, **{role: told}, pi=...), REFUSED,
                 f"'{role}' has a label that ends in the character NUL", policy="uniform",
             )  # fmt: skip
+    cases["segment: a label that says it is missing"] = of(
+        lambda f: parquet(f, segment=["(missing)" if at % 2 else None for at in range(N)]), REFUSED,
+        "'segment' has the label '\\(missing\\)'", policy="uniform",
+    )  # fmt: skip
     return cases
 
 
