@@ -254,3 +254,17 @@ def test_a_guarantee_needs_rows_that_count_alike():
     assert cael.IPS().estimate(WORLD.alike, WORLD.target).interval(
         0.95, "betting", reward_range=(0, 1), max_weight=60
     ).width > 0  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["studentised", "bca"])
+def test_a_bootstrap_draws_rows_with_their_weights(method):
+    """Equal weights draw as none do; of others, an interval is about as long as the normal one."""
+    log = WORLD.alike
+    for estimator in (cael.SNIPS(), cael.SNDR(FIXED)):
+        same = estimator.estimate(weighted(log, np.full(len(log), 3.0)), WORLD.target)
+        none = estimator.estimate(weighted(log, None), WORLD.target)
+        a, b = (each.interval(0.95, method, resamples=200) for each in (same, none))
+        assert (a.low, a.high) == pytest.approx((b.low, b.high), rel=1e-6)
+        kept_ones = estimator.estimate(WORLD.log, WORLD.target)
+        wide = kept_ones.interval(0.95, method, resamples=2000).width
+        assert wide == pytest.approx(kept_ones.interval(0.95, "normal").width, rel=0.15)
