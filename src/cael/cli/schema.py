@@ -142,6 +142,10 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
         ),
         certificate={"type": "object"}, plan={"type": ["object", "null"]},
     ),
+    "watch": record(
+        reading=ref("reading"), decision={"enum": ["ship", "keep"]}, sentence=TEXT, policy=TEXT, level=NUMBER,
+        min_lift=NUMBER, rows=COUNT, units=COUNT, looks=several(record(n=COUNT, lift=NUMBER, bound=MAYBE)),
+    ),
     "plan": record(
         reading=ref("reading"), policy=TEXT, baseline_name=TEXT, lift=NUMBER, baseline=NUMBER, level=NUMBER,
         power=NUMBER, n=COUNT, rows=COUNT, detectable=MAYBE, enough=MAYBE, rows_needed=MAYBE, more_rows=MAYBE,
@@ -152,7 +156,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
 
 
 def schema_of(kind: str) -> dict[str, Any]:
-    """The JSON Schema of a document: "evaluation", "comparison", "audit", "plan" or "learned"."""
+    """The JSON Schema of a document: "evaluation", "comparison", "audit", "plan", "learned" or "watch"."""
     document = DOCUMENTS[kind]
     name = f"cael.{kind}/{SCHEMA}"
     return {

@@ -271,8 +271,8 @@ class Answer:
         """A log in which every reward is the same says nothing about the difference between policies."""
         if self.range.low == self.range.high:
             raise LogError(
-                f"every one of the {self.n} rewards is {self.range.low:g}: this log cannot tell one policy from "
-                "another. Check that the reward column is the right one, or collect more rows. (A single estimator "
+                f"every one of the {self.n} rewards is {self.range.low:g}: all policies look alike on this log. "
+                "Check that the reward column is the right one, or collect more rows. (A single estimator "
                 "can still be run by its own estimate(log, policy).)"
             )
 

@@ -34,7 +34,7 @@ MOST_SHOWN = 20
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Audit(Shown):
-    """What speaks for and against a log, before any policy is asked about.
+    """What supports and what contradicts a log, before any policy is asked about.
 
     checks: each with a status and a sentence. actions: the frequencies that are furthest off, at most 20. deciles: how
     often actions were taken whose stated probability lies in a range (empty where the logging policy is not known).
@@ -70,7 +70,7 @@ class Audit(Shown):
 
     @property
     def _title(self) -> str:
-        return f"audit: {self.status} of {self.log}"
+        return f"audit: {self.status}. {self.log}"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Note(self._title).rich()

@@ -95,8 +95,8 @@ class Calibration(Shown):
         error = math.sqrt(self.level * (1 - self.level) / (self.repeats * len(self.kinds)))
         status = limits.status("coverage", (self.level - row.coverage) / error)
         message = (
-            f"On planted rewards, {self.level:.0%} intervals of {name} held the truth {row.coverage:.0%} of the time "
-            f"(± {row.coverage_error:.0%})."
+            f"On planted rewards, {self.level:.0%} intervals of {name} covered the true value {row.coverage:.0%} of "
+            f"the time (± {row.coverage_error:.0%})."
         )
         return Check("calibration", status, row.coverage, message)
 
@@ -124,7 +124,8 @@ class Calibration(Shown):
         columns = (
             Column("estimator"), Column("rmse", "rough", "RMSE"), Column("bias", "rough difference"),
             Column("coverage", "percent and error", "covers"), Column("worst_coverage", "percent", "worst"),
-            Column("worst_kind", head="on"), Column("width", "rough", wide=True), Column("failed", "count", wide=True),
+            Column("worst_kind", head="worst on"), Column("width", "rough", wide=True),
+            Column("failed", "count", wide=True),
         )  # fmt: skip
         rows = tuple(
             (

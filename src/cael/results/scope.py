@@ -15,7 +15,7 @@ MONTHS = (
     "December",
 )  # fmt: skip
 HUNDRED = 100
-"""Metrics that are 0 or 1 are told per so many decisions."""
+"""Metrics that are 0 or 1 are given per so many decisions."""
 NOUNS = {
     "click": "clicks", "clicked": "clicks", "is_click": "clicks", "conversion": "conversions",
     "converted": "conversions", "purchase": "purchases", "purchased": "purchases", "visit": "visits",
@@ -65,7 +65,7 @@ class Scope:
 
     @property
     def scale(self) -> int:
-        """Decisions that a value is told for."""
+        """Decisions that a value is for."""
         return HUNDRED if self.counted else 1
 
     def noun(self, metric: str) -> str:
@@ -73,13 +73,21 @@ class Scope:
         return NOUNS.get(metric.lower(), metric) if self.counted else metric
 
     def amount(self, value: str, metric: str) -> str:
-        """So much of what is earned: "6.2 clicks", "0.62 of revenue"."""
+        """So much of what is earned: "6.2 clicks", "0.62 in revenue"."""
         noun = self.noun(metric)
-        return f"{value} of {metric}" if noun == metric else f"{value} {noun}"
+        return f"{value} in {metric}" if noun == metric else f"{value} {noun}"
+
+    def earned(self, value: str, metric: str, sign: int) -> str:
+        """What was earned, with its verb: "earned 6.2 clicks per 100 decisions", "had a mean revenue of 0.62"."""
+        if not self.total:
+            return f"had {metric} of {value}"
+        noun, kind = self.noun(metric), "total" if self.counted else "mean"
+        amount = f"a {kind} {metric} of {value}" if noun == metric else f"{value} {noun}"
+        return f"{'earned' if sign > 0 else 'had'} {amount} {self.unit}"
 
     @property
     def unit(self) -> str:
-        """What a value is told for: "per 100 decisions"."""
+        """What a value is for: "per 100 decisions"."""
         return "" if not self.total else f"per {HUNDRED} decisions" if self.counted else "per decision"
 
 

@@ -109,7 +109,8 @@ class Segments(Shown):
         """Whether the segments differ, in words."""
         lifts = f"The lifts of the {len(self.rows)} {self.noun}s"
         if self.differ < self.thresholds.segments_p_value:
-            return f"{lifts} differ beyond chance (p = {self.differ:.2g}); their spread is {self.spread:.3g}."
+            spread = f"; the standard deviation of the true lifts is about {self.spread:.3g}" if self.spread else ""
+            return f"{lifts} differ beyond chance (p = {self.differ:.2g}){spread}."
         return f"{lifts} differ no more than chance explains (p = {self.differ:.2g})."
 
     def __repr__(self) -> str:
