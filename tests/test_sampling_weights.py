@@ -174,6 +174,20 @@ def test_counts_of_actions_are_weighed():
         assert found["duplicates"] == "pass"
 
 
+@pytest.mark.parametrize("known", [{"logging": [0.5, 0.5]}, {"propensities": np.full(4000, 0.5)}])
+def test_an_action_that_always_earns_is_no_more_frequent(known):
+    """Nine of ten rows of one action are kept, and two of ten of the other; their weights tell."""
+    rng = np.random.default_rng(0)
+    actions = rng.integers(0, 2, 4000)
+    rewards = (rng.random(4000) < np.where(actions == 0, 0.9, 0.1)).astype(float)
+    rows = (rewards == 1) | (rng.random(4000) < 0.1)
+    given = {name: np.asarray(values)[rows] if name == "propensities" else values for name, values in known.items()}
+    for weights, as_stated in ((np.where(rewards == 1, 1.0, 10.0)[rows], True), (None, False)):
+        log = cael.LoggedData(None, actions[rows], rewards[rows], sampling_weights=weights, **given)
+        found = {check.name: check.status for check in cael.audit(log).checks}
+        assert (found["frequencies"] == "pass") == as_stated
+
+
 def test_totals_are_over_the_decisions_that_rows_stand_for():
     result = cael.evaluate(WORLD.log, WORLD.target, learn=False)
     stand = round(WORLD.log.sampling_weights.sum())
