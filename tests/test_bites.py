@@ -729,10 +729,10 @@ def test_the_report_has_the_numbers_of_the_weights():
         f"Weight on the heaviest row {w.max() / w.sum():.1%}",
         f"Weight on the heaviest 1% of rows {np.sort(w)[-10:].sum() / w.sum():.1%}",
         "Actions without a row 2 of 6",
-        "Target probability of them 10.0%",
+        "Probability of these under the new policy 10.0%",
         f"SNDR {found.best.value:.5g} ",
         f"LoggedMean {log.rewards.mean():.5g} ",
-        f"Lift over the old policy per decision {lift.value:+.3g} 95% interval {found.lift_interval.low:.5f} to ",
+        f"Lift over the logging policy per decision {lift.value:+.3g} 95% interval {found.lift_interval.low:.5f} to ",
         "3 10 1.0% 40.0%",
     ):
         assert line in text, line

@@ -46,7 +46,7 @@ def test_the_sentence_has_policy_period_unit_lift_and_interval(evaluation):
     words = answer.sentence
     assert words.startswith("From 1 to 14 May 2026, the new policy would have earned ")
     value, base = answer.values
-    assert f"{value} of reward per 100 decisions instead of {base} under the logging policy" in words
+    assert f"earned a total reward of {value} per 100 decisions instead of {base} under the logging policy" in words
     assert float(value) == pytest.approx(100 * evaluation.best.value, abs=0.06)
     assert words.endswith(f"{answer.lift_text}.")
 

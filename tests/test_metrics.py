@@ -207,6 +207,19 @@ def test_a_hard_limit_on_the_cost_of_a_policy(log):
     assert row.metric.bound == "at most 103"
 
 
+def test_a_budget_decides(log):
+    """The same policy and goal: only what it may spend differs."""
+    spent = cael.evaluate(log, "choice:best", metrics=["clicked", "latency"], learn=False).scorecard["latency"].estimate
+    half = spent.interval().width / 2
+    choices = {
+        at: cael.evaluate(
+            log, "choice:best", metrics=["clicked", f"latency:min:limit={spent.value + at * half:.6f}"], learn=False
+        ).decision.choice
+        for at in (-4, 0, 4)
+    }
+    assert choices == {-4: "keep", 0: "test", 4: "ship"}
+
+
 @pytest.mark.parametrize(
     ("primary", "guardrails", "refused", "choice"),
     [

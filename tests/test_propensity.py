@@ -297,7 +297,7 @@ def test_weights_that_miss_1_by_little_are_a_caution_where_propensities_are_esti
     assert verdict.level == "caution"
     assert check.status == "warn"
     assert abs(check.value) > 5
-    assert "the model of the logging policy misses something that the new policy looks at" in check.sentence
+    assert "the model of the logging policy misses something that the new policy uses" in check.sentence
     told = cael.LoggedData(log.contexts, log.actions, log.rewards, np.asarray(estimated.propensities), n_actions=3)
     assert cael.evaluate(told, target, learn=False).verdict.level == "refuse"  # the same numbers, if they were logged
 

@@ -245,3 +245,26 @@ def test_pictures_take_their_colours_from_the_page():
 def test_long_strings_are_cut():
     assert short("x" * 1000) == "x" * 299 + "…"
     assert short("short") == "short"
+
+
+def test_the_page_of_a_learned_policy_has_its_decision():
+    """The certificate alone can say ship where the learner keeps the logging policy: the page has one decision."""
+    import dataclasses
+
+    learned = cael.learn(LOG, candidates=["best_arm"])
+    for decision, reasons in (("keep", ("No candidate showed a lift.",)), ("ship", ())):
+        changed = dataclasses.replace(learned, decision=decision, reasons=reasons)
+        page = cael.report.render(changed.evaluation, learned=changed)
+        assert page.count("Decision: ") == 1
+        assert f"Decision: {decision}</span> {reasons[0] if reasons else 'Ship it: on '}" in page
+
+
+def test_the_page_says_whose_propensities_it_assumes():
+    bare = cael.LoggedData(LOG.contexts, LOG.actions, LOG.rewards, n_actions=12)
+    logging = cael.estimate_logging(bare)
+    guessed = cael.LoggedData(LOG.contexts, LOG.actions, LOG.rewards, logging=logging, n_actions=12)
+    estimated = cael.evaluate(guessed, WORLD.target, learn=False)
+    assert "The model of the logging policy is right" in cael.report.render(estimated)
+    assert "The logged propensities are right" not in cael.report.render(estimated)
+    assert "The logged propensities are right" in cael.report.render(evaluation())
+    assert "The reward model is right" in cael.report.render(cael.evaluate(bare, WORLD.target))

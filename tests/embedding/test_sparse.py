@@ -437,7 +437,7 @@ def test_logs_trained_together_are_as_trained_alone(settings):
 
 def test_logs_of_other_shapes_or_other_actions_are_not_trained_together():
     first = paper_logs(1)[0]
-    with pytest.raises(cael.InputError, match="same numbers of rows, actions and contexts"):
+    with pytest.raises(cael.InputError, match="same numbers of rows, actions, contexts and action features"):
         rewards.sparse_rewards([first, paper_logs(1, n=90)[0]], TINY, 2, [0, 1])
     other = cael.worlds.PaperWorld(n_actions=8, action_dim=3, gamma=0.2, seed=5).sample(120, 1)
     with pytest.raises(cael.InputError, match="same action_features"):
@@ -520,8 +520,10 @@ def test_a_ridge_model_that_knows_nothing_does_not_shrink_the_network(useless):
     own = rng.normal(size=2000)
     r = 0.7 * own + 0.1 * rng.normal(size=2000)
     ridge = {"constant": np.full(2000, 0.3), "noise": 0.01 * rng.normal(size=2000), "same": own}[useless]
-    assert rewards._share(own, ridge, r) == (False, 1.0)
-    joins, share = rewards._share(own, r + 0.1 * rng.normal(size=2000), r)  # negative control: one that knows it all
+    assert rewards._share(own, ridge, r, np.ones(2000)) == (False, 1.0)
+    joins, share = rewards._share(
+        own, r + 0.1 * rng.normal(size=2000), r, np.ones(2000)
+    )  # negative control: one that knows it all
     assert joins
     assert share < 0.1
 

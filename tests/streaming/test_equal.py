@@ -61,10 +61,15 @@ def same(streamed, kept, size=0.0):
     workers=st.integers(1, 2),
     offset=st.sampled_from([0.0, -7.0, 1e6]),
     clusters=st.sampled_from([None, 40]),
+    weighted=st.booleans(),
     seed=st.integers(0, 5),
 )
-def test_values_standard_errors_and_diagnostics_are_equal(n, cuts, group, batch, workers, offset, clusters, seed):
+def test_values_standard_errors_and_diagnostics_are_equal(
+    n, cuts, group, batch, workers, offset, clusters, weighted, seed
+):
     log = table(n, seed, offset=offset, clusters=clusters)
+    if weighted:
+        log = log.append_column("sampling_weight", pa.array(np.random.default_rng(seed).uniform(0.2, 9.0, n)))
     columns = {"cluster": None if clusters is None else "user"}
     kept = cael.io.open_log(log, columns, n_actions=K)
     policy, q = kept.policy("dense:pi"), np.array(log["q"].to_pylist())

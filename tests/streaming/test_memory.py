@@ -147,6 +147,7 @@ def test_the_command_line_streams_with_segments_and_a_report(tmp_path, capsys, t
     assert {row["label"] for row in told["segments"]["part"]["rows"]} == {"north", "south", "west"}
     page = out.read_text()
     assert "The log was streamed" in page
+    assert "<h2>Audit of the log: " in page  # as that of a log in memory has it
     assert len(page) < 300 * 1024
     code, text, _ = call(capsys, *options)
     assert "The log was streamed, as it would take about" in text

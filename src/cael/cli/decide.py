@@ -16,7 +16,9 @@ from cael.cli.options import (
     Guardrails,
     Judging,
     Log,
+    MaybeNumber,
     MaybeWhole,
+    Number,
     Out,
     Policies,
     Printed,
@@ -28,7 +30,6 @@ from cael.cli.output import Facts, save_report, show, writable
 from cael.io.roles import Columns
 
 if TYPE_CHECKING:
-    from cael.io import LogTable
     from cael.judging.audits import Audit
     from cael.judging.thresholds import Thresholds
     from cael.results.metric import Metric
@@ -49,9 +50,9 @@ def evaluate(
     judging: Judging | None = None,
     estimators: Annotated[Sequence[str], Parameter(consume_multiple=True, negative=())] = (),
     headline: str | None = None,
-    level: float = 0.95,
+    level: Number = 0.95,
     learn: bool = True,
-    budget: float | None = None,
+    budget: MaybeNumber = None,
     guardrail: Guardrails = None,
     baseline: Baseline = None,
     windows: MaybeWhole = None,
@@ -104,7 +105,7 @@ def evaluate(
     answer = asked.answer
     evaluation = replace(evaluation_of(asked, level, headline, limits, settings.seed), policy=name)
     facts, parts = opened.facts(answer), opened.parts(asked, evaluation.headline, level, settings.seed, limits)
-    audit = None if out is None else audited(opened.table, facts, limits)
+    audit = None if out is None else audited(opened.rows, facts, limits)
     if calibrate:
         tried = tuple({each.name: each for each in (*panel(), *added)}.values())
         parts["calibration"] = calibrated(
@@ -125,13 +126,11 @@ def failed(calibration: Any, headline: str) -> bool:
     return tried and calibration.check(headline).status == "fail"
 
 
-def audited(table: LogTable | None, facts: Facts, limits: Thresholds) -> Audit | None:
-    """The audit, where the log is in memory and long enough for one."""
+def audited(log: Any, facts: Facts, limits: Thresholds) -> Audit | None:
+    """The audit, where the log is long enough for one; a log in files is read once more for it."""
     from cael import audit
 
-    if table is None or len(table.log) < FEWEST_FOR_AUDIT:
-        return None
-    return audit(table.log, names=facts.names, thresholds=limits)
+    return None if facts.rows < FEWEST_FOR_AUDIT else audit(log, names=facts.names, thresholds=limits)
 
 
 def exit_code(decisions: Sequence[str] = (), *, refused: bool, gate: bool = False, ship: bool = False) -> int:
@@ -188,9 +187,9 @@ def compare(
     large: Large | None = None,
     judging: Judging | None = None,
     estimator: str | None = None,
-    level: float = 0.95,
+    level: Number = 0.95,
     learn: bool = True,
-    budget: float | None = None,
+    budget: MaybeNumber = None,
     guardrail: Guardrails = None,
     baseline: Baseline = None,
     gate: Flag = False,

@@ -13,7 +13,20 @@ from cyclopts import Parameter
 from cael.cli.decide import measuring
 from cael.cli.large import Large, Opened, open_large
 from cael.cli.large import opened as read_log
-from cael.cli.options import Columns_, Flag, Guardrails, Judging, Log, MaybeWhole, Out, Printed, Reading, Whole
+from cael.cli.options import (
+    Columns_,
+    Flag,
+    Guardrails,
+    Judging,
+    Log,
+    MaybeNumber,
+    MaybeWhole,
+    Number,
+    Out,
+    Printed,
+    Reading,
+    Whole,
+)
 from cael.cli.output import Facts, facts_in_memory, save_report, show, writable
 from cael.errors import InputError, NeedsError
 
@@ -30,11 +43,11 @@ OK, KEPT = 0, 4
 class Constraints:
     """What the policy must keep to."""
 
-    min_lift: float = 0.0
+    min_lift: Number = 0.0
     "The lower bound of the lift must exceed this, in units of the reward."
-    max_changed: float = 1.0
+    max_changed: Number = 1.0
     "At most this share of the decisions may differ from those of the old policy."
-    explore: float = 0.0
+    explore: Number = 0.0
     "This share of the decisions is drawn uniformly, so that the next log can be evaluated, too."
     max_actions: MaybeWhole = None
     "At most so many actions are advised."
@@ -68,9 +81,9 @@ def learn(
     depth: Whole = 2,
     limits: Constraints | None = None,
     guardrail: Guardrails = None,
-    level: float = 0.95,
-    certify: float = 0.4,
-    budget: float | None = None,
+    level: Number = 0.95,
+    certify: Number = 0.4,
+    budget: MaybeNumber = None,
     files: Files | None = None,
     gate: Flag = False,
     format: Printed = "table",
@@ -189,12 +202,14 @@ def check_files(files: Files, log: str) -> None:
             raise InputError(f"--{name}: there is no folder {path.parent}.")
         if path.is_dir():
             raise InputError(f"--{name}: {path} is a folder; name a file.")
-        if (
-            path.exists()
-            and Path(log).exists()
-            and (path.samefile(log) or Path(log).resolve() in path.resolve().parents)
-        ):
-            raise InputError(f"--{name}: {path} is a file of the log, which would be written over. Name another file.")
+        if is_of_log(path, Path(log)):
+            raise InputError(f"--{name}: {path} is, or would be, a file of the log. Name one elsewhere.")
+
+
+def is_of_log(path: Path, log: Path) -> bool:
+    """Whether this is the log's file, or a table in its folder."""
+    same = path.exists() and log.exists() and path.samefile(log)
+    return same or (path.suffix.lower() in (".csv", ".parquet") and log.resolve() in path.resolve().parents)
 
 
 def code_of(files: Files, learned: Learned) -> str:

@@ -52,8 +52,9 @@ DEFINITIONS: dict[str, Any] = {
         assumes={"type": ["string", "null"]}, diagnostics=ref("diagnostics"),
     ),
     "answer": record(
-        sentence=TEXT, metric=TEXT, policy=TEXT, baseline=TEXT, rows=COUNT, first_day={"type": ["string", "null"]},
-        last_day={"type": ["string", "null"]}, unit=TEXT, scale=COUNT, value=NUMBER, baseline_value=NUMBER, lift=NUMBER,
+        sentence=TEXT, metric=TEXT, policy=TEXT, baseline=TEXT, rows=COUNT, decisions=COUNT, unit=TEXT, scale=COUNT,
+        first_day={"type": ["string", "null"]}, last_day={"type": ["string", "null"]},
+        value=NUMBER, baseline_value=NUMBER, lift=NUMBER,
         interval=ref("interval"), relative_lift=MAYBE,
         relative_interval={"anyOf": [ref("interval"), {"type": "null"}]},
         chance_better={"type": "number", "minimum": 0, "maximum": 1}, chance_assumes=TEXT,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from cyclopts import Parameter
 
-from cael.cli.options import Flag, Printed, Whole
+from cael.cli.options import Flag, Number, Printed, Whole
 from cael.cli.output import console, printed, show
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ class Simulation:
     "Number of actions."
     context_dim: Whole = 5
     "Dimension of the contexts."
-    noise: float = 1.0
+    noise: Number = 1.0
     "Standard deviation of the reward."
-    gamma: float = 0.0
+    gamma: Number = 0.0
     "The logging policy is the softmax of gamma times the expected reward; 0 is uniform."
-    epsilon: float = 0.2
+    epsilon: Number = 0.2
     "The target is epsilon-greedy on the expected reward."
     seed: Whole = 0
     "Seed of the log."
@@ -53,13 +53,13 @@ class Simulation:
 
 
 INTRODUCTION = """\
-This is a simulation. An old policy took {rows:,} decisions among {actions:,} actions, and
-its log has the reward of each. What would a new policy have earned?
+A simulation: the logging policy took {rows:,} decisions among {actions:,} actions, and its
+log has the reward of each. What would a new policy have earned?
 """
 COLUMNS = """
 The table: each row estimates the value of the new policy per decision in its
-own way; LoggedMean is the old policy. error: the standard error. eff. n: to how
-many rows of the log the weighting comes down.\
+own way; LoggedMean is the logging policy. error: the standard error. eff. n:
+the effective sample size, in rows.\
 """
 
 

@@ -102,7 +102,7 @@ class Auto(Estimator):
     def chosen(self, estimates: list[Estimate], errors: list[float], left_out: list[str]) -> Estimate:
         """The one of these with the least squared error, with the warnings that say what was left out."""
         if not estimates:
-            raise SupportError("Auto found no estimator that can say anything: " + " ".join(left_out))
+            raise SupportError("Auto found no estimator that this log allows: " + " ".join(left_out))
         best = int(np.argmin(errors))
         winner = estimates[best]
         path = tuple(

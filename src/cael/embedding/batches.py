@@ -18,12 +18,14 @@ from cael.log.logged import LoggedData
 @final
 @dataclass(frozen=True)
 class TrialData:
-    """L logs, each of T / L trials: x (L, n, d), a (L, n), r (L, n); rows[t] are the rows that trial t may train on."""
+    """L logs, each of T / L trials: x (L, n, d), a (L, n), r (L, n); rows[t] are the rows that trial t may train on.
+    counted: (L, n) how often each row counts (None: all alike)."""
 
     x: AnyArray
     a: AnyArray
     r: AnyArray
     rows: tuple[AnyArray, ...]
+    counted: AnyArray | None = None
 
     @property
     def trials(self) -> int:
@@ -32,6 +34,10 @@ class TrialData:
     def at(self, rows: AnyArray) -> tuple[AnyArray, AnyArray, AnyArray]:
         """x, a and r of some rows (T, B)."""
         return gather_rows(self.x, rows), gather_rows(self.a, rows), gather_rows(self.r, rows)
+
+    def often(self, rows: AnyArray) -> AnyArray | float:
+        """How often some rows (T, B) count."""
+        return 1.0 if self.counted is None else gather_rows(self.counted, rows)
 
 
 def check_alike(logs: Sequence[LoggedData]) -> None:
@@ -48,6 +54,8 @@ def check_same_actions(logs: Sequence[LoggedData]) -> None:
     check_alike(logs)
     if not all(np.array_equal(log.action_features, logs[0].action_features) for log in logs):  # type: ignore[arg-type]
         raise InputError("logs that are trained together must have the same action_features.")
+    if len({log.counted is None for log in logs}) != 1:
+        raise InputError("logs that are trained together must all have sampling weights, or none of them.")
 
 
 def trial_data(logs: Sequence[LoggedData], xp: Arrays, rows: Sequence[np.ndarray] | None = None) -> TrialData:

@@ -72,6 +72,33 @@ class Answer:
         return self.partial.rows
 
     @property
+    def weighted(self) -> bool:
+        """Whether rows have sampling weights."""
+        return self.partial.moments.standing is not None
+
+    @property
+    def kish(self) -> float:
+        """The number of rows; of rows with sampling weights, that of rows that count alike and are worth as many."""
+        return self.partial.moments.kish
+
+    @property
+    def scale(self) -> float:
+        """What makes sums of sampling weights sums over rows."""
+        return self.partial.moments.scale
+
+    @cached_property
+    def worth(self) -> float:
+        """So many rows that count alike would give the mean reward this standard error, were rows independent."""
+        if not self.weighted:
+            return self.n
+        error = replace(self.single(Reward()), clusters=None, by_bucket=False).stderr
+        return self.variance(Reward()) / error**2 * (self.n / (self.n - 1)) if error > 0 else self.kish
+
+    def mean_mass(self, target: int) -> Floats:
+        """(k,) the target's mean probability of each action."""
+        return self.partial.masses[target] / self.partial.moments.total
+
+    @property
     def read(self) -> int:
         return sum(self.partial.read.values())
 
@@ -123,7 +150,13 @@ class Answer:
         for column, coefficient in zip(columns, score.coefficients, strict=True):
             c[self.index[column]] += coefficient
         p = self.partial
-        return Combination(score.constant, c, p.moments, p.clusters, p.crowded, p.block)
+        return Combination(score.constant, c, p.moments, p.clusters, p.crowded, p.block, self.counted)
+
+    @cached_property
+    def counted(self) -> Floats | None:
+        """(n,) the sampling weights of a log in memory, with mean 1."""
+        weights = self.log.log.sampling_weights if isinstance(self.log, Held) else None
+        return None if weights is None else np.asarray(weights * self.scale)
 
     def single(self, column: Column) -> Combination:
         """One column as it is."""
@@ -157,8 +190,8 @@ class Answer:
         return Estimate(
             estimator=name, value=sums.value if held is None else float(rows.mean()), contributions=rows,
             key=self.log.key, diagnostics=diagnostics, clusters=None if held is None else held.clusters,
-            score_range=score_range if held is not None else None, sums=sums, ratio=ratio,
-            ends=ends_of(self.two_values, self.n / sums.cluster_effect),
+            score_range=None if held is None or self.weighted else score_range, sums=sums, ratio=ratio,
+            ends=ends_of(self.two_values, self.worth / sums.cluster_effect),
         )  # fmt: skip
 
     def unsupported(self, target: int) -> float | None:
@@ -191,18 +224,20 @@ class Answer:
         refuse_no_support(self.tally(Weight(target)).largest, self.unsupported(target))
 
     def tally(self, column: Weights) -> Tally:
-        return self.partial.tallies[self.work.tallied.index(column)]
+        tally = self.partial.tallies[self.work.tallied.index(column)]
+        return tally.times(self.scale) if self.weighted else tally
 
     def changed(self, column: Weight) -> Changed:
         """The largest of the weights that a rule made, and how many rows it changed."""
         if column.plain:
             return Changed(self.tally(column).largest)
-        return self.partial.changed[self.work.ruled.index(column)]
+        changed = self.partial.changed[self.work.ruled.index(column)]
+        return replace(changed, largest=changed.largest * self.scale)
 
     def effective_size(self, column: Column) -> float:
-        """(sum w)^2 / sum w^2 of a column of weights."""
+        """(sum w)^2 / sum w^2 of a column of weights, times sampling weights where there are any."""
         mean = self.mean(column)
-        return self.n / (1 + self.variance(column) / mean / mean) if mean > 0 else 0.0
+        return self.n / (1 + max(0.0, self.single(column).variance) / mean / mean) if mean > 0 else 0.0
 
     def weight_facts(self, column: Weights) -> WeightFacts:
         """What weights that are tallied say."""
@@ -216,7 +251,7 @@ class Answer:
         if column != Weight(column.target) or not self.knows_second_moment(column.target):
             return seen
         excess = self.second_moment(column.target) - (1 - (self.unsupported(column.target) or 0.0)) ** 2
-        known = math.sqrt(excess * self.cluster_effect / self.n) if excess > ROUNDING else 0.0
+        known = math.sqrt(excess * self.cluster_effect / self.kish) if excess > ROUNDING else 0.0
         return max(seen, known)
 
     @cached_property
@@ -230,14 +265,14 @@ class Answer:
         if p.clusters is None:
             return 1.0
         sizes = p.clusters.rows
-        return float((sizes**2).sum() / sizes.sum())
+        return float((sizes**2).sum() / p.moments.squares)
 
     def refuse_constant(self) -> None:
         """A log in which every reward is the same says nothing about the difference between policies."""
         if self.range.low == self.range.high:
             raise LogError(
-                f"every one of the {self.n} rewards is {self.range.low:g}: this log cannot tell one policy from "
-                "another. Check that the reward column is the right one, or collect more rows. (A single estimator "
+                f"every one of the {self.n} rewards is {self.range.low:g}: all policies look alike on this log. "
+                "Check that the reward column is the right one, or collect more rows. (A single estimator "
                 "can still be run by its own estimate(log, policy).)"
             )
 

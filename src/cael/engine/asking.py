@@ -26,7 +26,7 @@ from cael.log.held import EngineLog, Held
 from cael.log.logged import LoggedData
 from cael.log.pieces import Piece
 from cael.log.targets import Target
-from cael.outcomes.outcome_model import FittedOutcome, FixedOutcome
+from cael.outcomes.outcome_model import FittedOutcome, FixedOutcome, refuse_unweighing
 from cael.outcomes.ridge import Ridge
 from cael.policies.fitted import FittedLogging, rows_for, shown
 from cael.policies.policy import Policy
@@ -158,6 +158,7 @@ class Asking:
         model, folds, seed = outcome.model, outcome.folds, outcome.seed
         rows = len(self.held) if self.held is not None else MODEL_ROWS
         sample = self.sample(rows, seed)
+        refuse_unweighing(model, sample.log)
         if not model.trains or folds < 2:
             return Modelled((model.fit(sample.log, seed),), seed, model.trains)
         split = list(sample.log.folds(folds, seed))
@@ -186,7 +187,7 @@ class Asking:
             places = [work.place()[column] for column in work.tallied]
             moments, rows = partial.moments, partial.rows
             seconds = [float(moments.comoment[at, at]) / rows + float(moments.mean[at]) ** 2 for at in places]
-            largest = [tally.largest for tally in partial.tallies]
+            largest = [tally.largest * moments.scale for tally in partial.tallies]
             self.looks += [Look(rows, *facts) for facts in zip(largest, seconds, strict=True)]
         return self.looks[target]
 

@@ -22,7 +22,11 @@ from cael.policies.fitted import FittedLogging
 from cael.policies.policy import Policy, logged_probability
 
 if TYPE_CHECKING:
-    from cael.engine.predictions import Predictions
+    from cael.engine.predictions import Predictions, Starts
+
+
+LOGGING = -1
+"""The number of the logging policy, where a target is named."""
 
 
 @final
@@ -172,8 +176,7 @@ class Control(Column):
     outcome: Outcome
 
     def fill(self, out: Floats, batch: Filling) -> None:
-        assert batch.logging is not None
-        logged, mean = batch.outcomes[self.outcome].terms(batch.piece, batch.logging)
+        logged, mean = batch.predicted(LOGGING, self.outcome)
         np.subtract(logged, mean, out=out)
 
 
@@ -323,7 +326,8 @@ class Filling:
     def __post_init__(self) -> None:
         self._of: dict[int, Filling] = {}
         self._done: dict[Column, Floats] = {}
-        self._terms: dict[tuple[int, Outcome], tuple[Floats, Floats]] = {}
+        self._terms: dict[tuple[int, Outcome], dict[int, tuple[Floats, Floats]]] = {}
+        self._starts: dict[Outcome, Starts | None] = {}
         self._groups: dict[Any, Any] = {}
 
     def all(self) -> None:
@@ -341,6 +345,10 @@ class Filling:
             self._done[column] = out
         return self._done[column]
 
+    def counted(self, column: Floats) -> Floats:
+        """A column (n,) times the sampling weights, where rows have them."""
+        return column if self.piece.sampling is None else column * self.piece.sampling
+
     def of(self, number: int) -> Filling:
         """The batch with one of the further metrics as the reward."""
         if number not in self._of:
@@ -352,11 +360,24 @@ class Filling:
         return self._of[number]
 
     def predicted(self, target: int, outcome: Outcome) -> tuple[Floats, Floats]:
-        """q(x, a) and q(x, pi), each (n,)."""
-        key = (target, outcome)
-        if key not in self._terms:
-            self._terms[key] = self.outcomes[outcome].terms(self.piece, self.policies[target])
-        return self._terms[key]
+        """q(x, a) and q(x, pi), each (n,), for all metrics at once. target: LOGGING is the logging policy."""
+        whole, key = self.whole or self, (target, outcome)
+        if key not in whole._terms:
+            whole._terms[key] = whole._terms_of(target, outcome)
+        return whole._terms[key][self.number]
+
+    def _terms_of(self, target: int, outcome: Outcome) -> dict[int, tuple[Floats, Floats]]:
+        """By the number of the metric, of those that have this outcome model."""
+        from cael.engine.predictions import starts_of, terms_of_all
+
+        policy = self.logging if target == LOGGING else self.policies[target]
+        assert policy is not None
+        models = {number: each.outcomes.get(outcome) for number, each in enumerate((self, *self.metrics))}
+        known = {number: model for number, model in models.items() if model is not None}
+        several = list(known.values())
+        if outcome not in self._starts:
+            self._starts[outcome] = starts_of(several, self.piece)
+        return dict(zip(known, terms_of_all(several, self.piece, policy, self._starts[outcome]), strict=True))
 
     def group(self, group: Any) -> Any:
         """The columns (m, n) of a group, and what else it sums."""

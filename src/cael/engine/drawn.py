@@ -188,7 +188,7 @@ def _sample(log: Any, drawn: Drawn) -> Sample:
     piece = replace(piece, known_places=drawn.places)
     rows = LoggedData(
         piece.contexts, piece.actions, piece.rewards, n_actions=log.n_actions, action_features=log.action_features,
-        clusters=piece.clusters, eligible=piece.eligible, copy=False,
+        clusters=piece.clusters, eligible=piece.eligible, sampling_weights=piece.sampling, copy=False,
     ).placed(drawn.places).keyed(piece.clusters)  # fmt: skip
     return Sample(rows, piece, drawn.rows, drawn.counts)
 
@@ -203,7 +203,7 @@ def with_logging(log: Any, sample: Sample) -> LoggedData:
         known = LoggedData(
             rows.contexts, rows.actions, rows.rewards, propensities=sample.piece.propensities, logging=logging,
             n_actions=rows.n_actions, action_features=rows.action_features, clusters=rows.clusters,
-            timestamps=sample.piece.times, eligible=rows.eligible, copy=False,
+            timestamps=sample.piece.times, eligible=rows.eligible, sampling_weights=rows.sampling_weights, copy=False,
             metrics=dict(zip([measure.column for measure in log.measures[1:]], sample.piece.metrics, strict=True)),
         )  # fmt: skip
     except Contradicted:

@@ -125,10 +125,12 @@ def popularity(log: EngineLog) -> Floats | None:
 
 def in_time_order(log: EngineLog, partial: Partial) -> Partial:
     """The stretches of a log in memory follow its timestamps, which need not be in the order of the rows."""
-    timestamps = log.log.timestamps if isinstance(log, Held) else None
-    if timestamps is None or partial.block is None or (timestamps[1:] >= timestamps[:-1]).all():
+    if not isinstance(log, Held) or log.log.timestamps is None or partial.block is None:
         return partial
-    return replace(partial, stretches=stretches_by_time(timestamps, partial.block))
+    timestamps = log.log.timestamps
+    if (timestamps[1:] >= timestamps[:-1]).all():
+        return partial
+    return replace(partial, stretches=stretches_by_time(timestamps, partial.block, log.log.sampling_weights))
 
 
 def checked(log: EngineLog, partial: Partial) -> tuple[tuple[tuple[str, int], ...], list[str]]:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import final
 
 import numpy as np
 
 from cael.common.types import Array, Floats, Ints
+from cael.engine.standing import Standing, standing_of
 from cael.errors import NEED_CLUSTERS, NEED_ROWS, InputError
 
 BUCKETS = 997
@@ -22,6 +24,10 @@ BUCKETS = 997
 
 SHORT = 64
 """Runs of no more columns than this on average are summed together."""
+CACHED = 2**14
+"""Rows whose contributions are computed together."""
+FEW, LONG = 8, 4096
+"""Of so few rows that are longer, products are taken vector by vector."""
 LOSSLESS = 1e3
 """Sums of squares may be so many times those of the deviations before deviations are summed by themselves: three
 digits of sixteen."""
@@ -33,6 +39,8 @@ class Moments:
     """Of p features over n rows, B buckets.
 
     mean: (p,). comoment: (p, p), sums of products of deviations from the mean. bucket_rows: (B,). bucket_sums: (p, B).
+    standing: of rows with sampling weights s, what noise is made of; mean, comoment, bucket_rows and bucket_sums are
+    then sums in which each row counts s times, and the comoment is scaled to n rows.
     """
 
     n: int
@@ -40,19 +48,57 @@ class Moments:
     comoment: Floats
     bucket_rows: Floats
     bucket_sums: Floats
+    standing: Standing | None = None
+
+    @property
+    def total(self) -> float:
+        """What the rows stand for: their number, or the sum of their sampling weights."""
+        return self.n if self.standing is None else self.standing.total
+
+    @property
+    def scale(self) -> float:
+        """Rows for each that they stand for: what makes sums of sampling weights sums over rows."""
+        return 1.0 if self.standing is None else self.n / self.standing.total
+
+    @property
+    def squares(self) -> float:
+        """The sum of squares of what each row stands for."""
+        return self.n if self.standing is None else self.standing.squares
+
+    @property
+    def kish(self) -> float:
+        """Rows that count alike and are worth as many of these (Kish 1965)."""
+        return self.n if self.standing is None else self.standing.total**2 / self.standing.squares
+
+    @property
+    def noise(self) -> Floats:
+        """(p, p) sums of products of the rows' influences on the means: the comoment, where all rows count alike."""
+        return self.comoment if self.standing is None else self.standing.products * self.scale**2
+
+    def counted_variance(self, c: Floats, value: float) -> float:
+        """The variance over the rows of a combination c (p,) of columns with this mean, times sampling weights."""
+        if self.standing is None:
+            return float(c @ self.comoment @ c) / self.n
+        return self.standing.second(c, value) * self.scale**2 / self.n - value**2
 
     def merge(self, other: Moments) -> Moments:
         """Of the rows of both (Chan, Golub and LeVeque 1979): no digits are lost where means are large."""
         if self.n == 0 or other.n == 0:
             return other if self.n == 0 else self
-        n, apart = self.n + other.n, other.mean - self.mean
+        total, apart = self.total + other.total, other.mean - self.mean
+        mean = self.mean + apart * (other.total / total)
+        comoment = np.outer(apart, apart) * (self.total * (other.total / total))
+        standing = None
+        if self.standing is None or other.standing is None:
+            comoment = self.comoment + other.comoment + comoment
+        else:
+            comoment += self.comoment / self.scale + other.comoment / other.scale
+            comoment *= (self.n + other.n) / total
+            standing = self.standing.about(mean - self.mean).plus(other.standing.about(mean - other.mean))
         return Moments(
-            n,
-            self.mean + apart * (other.n / n),
-            self.comoment + other.comoment + np.outer(apart, apart) * (self.n * (other.n / n)),
-            self.bucket_rows + other.bucket_rows,
-            self.bucket_sums + other.bucket_sums,
-        )
+            self.n + other.n, mean, comoment,
+            self.bucket_rows + other.bucket_rows, self.bucket_sums + other.bucket_sums, standing,
+        )  # fmt: skip
 
     def resampled(self, counts: Floats) -> Floats:
         """Means (p, b) where the rows of each bucket are taken so many times: counts (b, B)."""
@@ -76,21 +122,26 @@ def buckets_at(block: Floats, first: int, n: int) -> tuple[Floats, Floats]:
     return rows, np.ones(width // BUCKETS) @ block.reshape(p, -1, BUCKETS)
 
 
-def buckets_by(features: Floats, bucket: Ints) -> tuple[Floats, Floats]:
-    """Rows (B,) and sums (p, B) of features (p, n) whose rows fall into the given buckets (n,)."""
-    rows = np.bincount(bucket, minlength=BUCKETS).astype(np.float64)
-    return rows, np.stack([np.bincount(bucket, weights=row, minlength=BUCKETS) for row in features]).astype(float)
+def buckets_by(features: Floats, bucket: Ints, sampling: Floats | None = None) -> tuple[Floats, Floats]:
+    """Rows (B,) and sums (p, B) of features (p, n) whose rows fall into the given buckets (n,). sampling: weights."""
+    rows = np.bincount(bucket, weights=sampling, minlength=BUCKETS).astype(np.float64)
+    counted = features if sampling is None else features * sampling
+    return rows, np.stack([np.bincount(bucket, weights=row, minlength=BUCKETS) for row in counted]).astype(float)
 
 
-def moments_by(features: Floats, bucket: Ints) -> Moments:
-    """Of features (p, n) whose rows fall into the given buckets (n,)."""
-    rows, sums = buckets_by(features, bucket)
-    return together(runs_of(features, [len(bucket)], sums), rows, sums)
+def moments_by(features: Floats, bucket: Ints, sampling: Floats | None = None) -> Moments:
+    """Of features (p, n) whose rows fall into the given buckets (n,). sampling: (n,) weights of the rows."""
+    rows, sums = buckets_by(features, bucket, sampling)
+    return together(runs_of(features, [len(bucket)], sums, sampling), rows, sums)
 
 
-def runs_of(features: Floats, bounds: Sequence[int], sums: Floats) -> list[Moments]:
-    """Of runs of columns of features (p, n) that end at the bounds, without buckets. sums: (p, B) of the buckets."""
+def runs_of(features: Floats, bounds: Sequence[int], sums: Floats, sampling: Floats | None = None) -> list[Moments]:
+    """Of runs of columns of features (p, n) that end at the bounds, without buckets. sums: (p, B) of the buckets.
+    sampling: (n,) weights of the rows."""
     n = features.shape[1]
+    if sampling is not None:
+        cuts = zip([0, *bounds[:-1]], bounds, strict=True)
+        return [weighted_run(features[:, start:stop], sampling[start:stop]) for start, stop in cuts]
     if list(bounds) == [n]:
         return [about_mean(features, sums.sum(axis=1) / n)]
     if n <= SHORT * len(bounds):
@@ -114,6 +165,17 @@ def short_runs(features: Floats, stops: Ints) -> list[Moments]:
     return [Moments(*facts, np.empty(0), none) for facts in zip(sizes.tolist(), columns, comoments, strict=True)]
 
 
+def weighted_run(rows: Floats, sampling: Floats) -> Moments:
+    """Of rows (p, n) that count by their sampling weights (n,), without buckets."""
+    p, n = rows.shape
+    total = float(sampling.sum())
+    mean = rows @ sampling / total
+    apart = rows - mean[:, None]
+    counted = apart * sampling
+    comoment = counted @ apart.T * (n / total)
+    return Moments(n, mean, comoment, np.empty(0), np.empty((p, 0)), standing_of(counted, sampling))
+
+
 def about_mean(rows: Floats, mean: Floats) -> Moments:
     """Of rows (p, n) with the mean (p,), without buckets.
 
@@ -130,6 +192,8 @@ def about_mean(rows: Floats, mean: Floats) -> Moments:
 
 def together(parts: Sequence[Moments], rows: Floats, sums: Floats) -> Moments:
     """Of the rows of all parts, with their buckets."""
+    if parts[0].standing is not None:
+        return replace(reduce(Moments.merge, parts), bucket_rows=rows, bucket_sums=sums)
     count = np.array([part.n for part in parts], dtype=np.float64)
     means = np.stack([part.mean for part in parts])
     mean = count @ means / count.sum()
@@ -139,8 +203,10 @@ def together(parts: Sequence[Moments], rows: Floats, sums: Floats) -> Moments:
 
 
 def products(rows: Floats) -> Floats:
-    """rows @ rows.T for few long rows (p, n); by vectors it is three times as fast as the general product."""
+    """rows @ rows.T for rows (p, n); of few long ones by vectors, which is up to three times as fast."""
     p = len(rows)
+    if p > FEW or rows.shape[1] <= LONG:
+        return np.asarray(rows @ rows.T)
     square = np.empty((p, p))
     for at in range(p):
         square[at, at:] = square[at:, at] = rows[at:] @ rows[at]
@@ -150,7 +216,8 @@ def products(rows: Floats) -> Floats:
 @final
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """Sums of the features by cluster. keys: (m,) 64-bit hashes, sorted. rows: (m,). sums: (m, p)."""
+    """Sums of the features by cluster. keys: (m,) 64-bit hashes, sorted. rows: (m,), or sums of their sampling weights.
+    sums: (m, p)."""
 
     keys: Array
     rows: Floats
@@ -183,7 +250,7 @@ class Combination:
 
     clusters: the sums by cluster where rows belong together and all clusters are kept; where there were too many,
     `by_bucket` is true and the buckets, each of which holds whole clusters, stand for them. block: (p, n) the features
-    themselves, of a log in memory.
+    themselves, of a log in memory, and counted: (n,) their sampling weights, with mean 1 (None: all count alike).
     """
 
     constant: float
@@ -192,15 +259,20 @@ class Combination:
     clusters: Clusters | None = None
     by_bucket: bool = False
     block: Floats | None = None
+    counted: Floats | None = None
 
     @property
     def rows(self) -> Floats:
-        """The contributions (n,) of the rows themselves, of a log in memory."""
+        """The contributions (n,) of the rows themselves, of a log in memory: their mean is the value. With sampling
+        weights s, that of a row is V + s (z - V) / mean(s)."""
         assert self.block is not None
         z = np.full(self.block.shape[1], self.constant)
-        for at in np.flatnonzero(self.coefficients):
-            z += self.coefficients[at] * self.block[at]
-        return z
+        used = [(int(at), float(self.coefficients[at])) for at in np.flatnonzero(self.coefficients)]
+        for start in range(0, len(z), CACHED):  # what is added stays in the processor's cache
+            part = slice(start, start + CACHED)
+            for at, coefficient in used:
+                z[part] += coefficient * self.block[at, part]
+        return z if self.counted is None else self.value + self.counted * (z - self.value)
 
     @property
     def n(self) -> int:
@@ -210,6 +282,11 @@ class Combination:
     @property
     def value(self) -> float:
         return self.constant + float(self.coefficients @ self.moments.mean)
+
+    @property
+    def variance(self) -> float:
+        """The variance over the rows of a column of weights, which are times sampling weights where there are any."""
+        return self.moments.counted_variance(self.coefficients, self.value)
 
     @property
     def independent(self) -> int:
@@ -231,7 +308,7 @@ class Combination:
             raise InputError(f"all rows are in one cluster: {NEED_CLUSTERS}" if n > 1 else NEED_ROWS)
         products = self.covariance(other)
         if self.clusters is not None and not self.by_bucket:
-            products *= (m / n) ** 2
+            products *= (m / self.moments.total) ** 2
         return products / (m - 1) / m
 
     @property
@@ -248,7 +325,7 @@ class Combination:
         kept = self.moments.bucket_rows > 0
         rows, sums = self.moments.bucket_rows[kept], self.moments.bucket_sums[:, kept]
         apart = self.coefficients @ (sums - self.moments.mean[:, None] * rows)
-        return self.value + len(rows) / self.n * apart
+        return self.value + len(rows) / self.moments.total * apart
 
     def minus(self, other: Combination) -> Combination | None:
         """The difference of two columns of one pass; of two passes over a log in memory, the rows know better."""
@@ -268,6 +345,6 @@ class Combination:
         if self.by_bucket:
             return float((self.buckets - self.value) @ (other.buckets - other.value))
         if self.clusters is None:
-            return float(self.coefficients @ self.moments.comoment @ other.coefficients)
+            return float(self.coefficients @ self.moments.noise @ other.coefficients)
         sums = self.clusters.sums - self.clusters.rows[:, None] * self.moments.mean
         return float((sums @ self.coefficients) @ (sums @ other.coefficients))

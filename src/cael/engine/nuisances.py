@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cael.engine.drawn import Sample, sample_of, with_logging
+from cael.errors import InputError
 from cael.io.logging_models import logging_model
 from cael.log.held import Held
 from cael.log.logged import LoggedData
@@ -47,3 +48,11 @@ def in_memory(log: Any, policy: Any, seed: int, rows: int = MODEL_ROWS) -> tuple
     more = target.columns if log.logging is None else (*target.columns, *log.logging.columns)
     sample = sample_of(log, rows, seed, training=0, more=more)
     return with_logging(log, sample), sample.policy(target)
+
+
+def all_alike(log: LoggedData, what: str, seed: int = 0) -> LoggedData:
+    """The log, or where rows have sampling weights a sample of those that count alike."""
+    rows = log.alike(seed)
+    if rows is None:
+        raise InputError(f"{what} needs rows that count alike, and the sampling weights leave fewer than two of them.")
+    return rows

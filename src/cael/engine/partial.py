@@ -42,24 +42,27 @@ class Stretch:
 @final
 @dataclass(frozen=True, eq=False)
 class ActionSums:
-    """By action, (k,): rows; sums of 1/mu and of its square (of ones where there are no propensities); eligible: rows
-    on which it could be taken; and, where the logging policy is known, expected: the rows that it should have played,
-    and variance: of their number.
+    """By action, (k,): rows; counted: sums of their sampling weights s (the rows, without); sums of s/mu and of its
+    square (of s where there are no propensities); eligible: rows on which it could be taken, by s; and, where the
+    logging policy is known, expected: what `counted` should be, variance: of that, and seen: the same as the rows show
+    it, where they have sampling weights.
     worst: the largest distance of a row's probabilities from a sum of one."""
 
     rows: Floats
+    counted: Floats
     inverse: Floats
     squares: Floats
     eligible: Floats
     expected: Floats
     variance: Floats
+    seen: Floats
     worst: float = 0.0
 
     def merge(self, other: ActionSums) -> ActionSums:
         return ActionSums(
-            self.rows + other.rows, self.inverse + other.inverse, self.squares + other.squares,
-            self.eligible + other.eligible,
-            self.expected + other.expected, self.variance + other.variance, max(self.worst, other.worst),
+            self.rows + other.rows, self.counted + other.counted, self.inverse + other.inverse,
+            self.squares + other.squares, self.eligible + other.eligible, self.expected + other.expected,
+            self.variance + other.variance, self.seen + other.seen, max(self.worst, other.worst),
         )  # fmt: skip
 
 

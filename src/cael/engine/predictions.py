@@ -127,18 +127,14 @@ class Folded(Predictions):
         return self.balancing[target].logged(piece.batch())
 
     def terms(self, piece: Piece, policy: Policy) -> tuple[Floats, Floats]:
-        fold = piece.folds(len(self.models), self.seed)
-        additive = [model for model in self.models if isinstance(model, AdditiveOutcome)]
-        if len(additive) < len(self.models):
-            return by_fold(self.models, fold, piece, policy)
-        rows = np.arange(len(piece))
-        effects = np.stack([model.effect for model in additive], axis=1)
-        slopes = np.stack([model.slope for model in additive], axis=1)
-        start = np.array([model.constant for model in additive])[fold]
-        if slopes.size:
-            start = start + np.einsum("ij,ij->i", piece.contexts, slopes.T[fold])
-        mean = expected(policy, piece, effects)[rows, fold]
-        return start + effects[piece.actions, fold], start + mean
+        if self.interacting:
+            return by_fold(self.models, piece.folds(len(self.models), self.seed), piece, policy)
+        return terms_of_all([self], piece, policy, starts_of([self], piece))[0]
+
+    def like(self, other: Predictions) -> bool:
+        """Whether both are additive models of the same folds, whose terms can be computed together."""
+        same = isinstance(other, Folded) and (len(other.models), other.seed) == (len(self.models), self.seed)
+        return same and isinstance(other, Folded) and not self.interacting and not other.interacting
 
 
 @final
@@ -170,22 +166,66 @@ def by_fold(models: Sequence[FittedOutcome], fold: Ints, piece: Piece, policy: P
     return logged, value
 
 
-def expected(policy: Policy, piece: Piece, effects: Floats) -> Floats:
-    """sum over a of pi(a|x_i) effects[a] for effects (k, f), shape (n, f), from the actions that carry mass."""
-    count = effects.shape[1]
-    fixed = fixed_on(policy, piece)
+@final
+@dataclass(frozen=True, eq=False)
+class Starts:
+    """Of additive models of m metrics in f folds, each row's by the model of its fold: start (m, n), what they predict
+    but for the effect of an action; logged (m, n), with that of the logged one. effects: (k, m f). own: (m, n) columns
+    of the effects."""
+
+    start: Floats
+    logged: Floats
+    effects: Floats
+    own: Ints
+
+
+def starts_of(several: Sequence[Predictions], piece: Piece) -> Starts | None:
+    """What the terms of several metrics share whatever the policy; None where they are not computed together."""
+    first = several[0]
+    if not isinstance(first, Folded) or not all(first.like(other) for other in several):
+        return None
+    models = [model for each in several if isinstance(each, Folded) for model in each.models]
+    additive = [model for model in models if isinstance(model, AdditiveOutcome)]
+    effects = np.stack([model.effect for model in additive], axis=1)
+    slopes = np.stack([model.slope for model in additive], axis=1)
+    folds = len(first.models)
+    own = piece.folds(folds, first.seed) + np.arange(len(several))[:, None] * folds
+    start = np.array([model.constant for model in additive])[own]
+    for part in chunks(len(piece), 3 * len(additive)) if slopes.size else ():
+        start[:, part] += (piece.contexts[part] @ slopes)[np.arange(part.stop - part.start), own[:, part]]
+    return Starts(start, start + effects[piece.actions, own], effects, own)
+
+
+def terms_of_all(
+    several: Sequence[Predictions], piece: Piece, policy: Policy, starts: Starts | None
+) -> list[tuple[Floats, Floats]]:
+    """The terms of the predictions of several metrics. starts: theirs."""
+    if starts is None:
+        return [each.terms(piece, policy) for each in several]
+    mean = starts.start + expected(policy, piece, starts.effects, starts.own)
+    return list(zip(starts.logged, mean, strict=True))
+
+
+def expected(policy: Policy, piece: Piece, effects: Floats, own: Ints) -> Floats:
+    """(m, n) sums over a of pi(a|x_i) effects[a, own_mi], for effects (k, f), from the actions that carry mass."""
+    fixed, n = fixed_on(policy, piece), len(piece)
     if fixed is not None:
-        return np.broadcast_to(fixed @ effects, (len(piece), count))
+        return np.asarray((fixed @ effects)[own])
     listed = support(policy, piece.batch())
-    sums = np.empty((len(piece), count))
+    sums, rows = np.empty(own.shape), np.arange(n)
     if listed is None:
-        for part in chunks(len(piece), piece.n_actions):
-            sums[part] = probabilities(policy, piece.batch(part)) @ effects
+        for part in chunks(n, max(piece.n_actions, effects.shape[1])):
+            of_all = probabilities(policy, piece.batch(part)) @ effects
+            sums[:, part] = of_all[np.arange(len(of_all)), own[:, part]]
         return sums
     excess, named = listed.excess(), np.maximum(listed.actions, 0)
-    for part in chunks(len(piece), max(1, named.shape[1]) * count):
-        sums[part] = np.einsum("ij,ijf->if", excess[part], effects[named[part]])
-    return sums + listed.rest_sums(effects)
+    for part in chunks(n, max(1, named.shape[1]) * len(own)):
+        sums[:, part] = np.einsum("ij,mij->mi", excess[part], effects[named[part], own[:, part, None]])
+    if not listed.rest.any():
+        return sums
+    if listed.eligible is None:
+        return np.asarray(sums + listed.rest * effects.sum(axis=0)[own])
+    return np.asarray(sums + listed.rest_sums(effects)[rows, own])
 
 
 def _column(name: str, piece: Piece) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -11,7 +11,7 @@ from cael.common.types import Floats, Ints
 from cael.engine.passes import pieces, reduced
 from cael.engine.predictions import Folded
 from cael.errors import CaelError
-from cael.log.batch import Batch
+from cael.log.batch import Batch, chunks
 from cael.log.held import EngineLog
 from cael.log.keys import parts_of_keys
 from cael.log.logged import LoggedData
@@ -45,29 +45,39 @@ class RidgeWork:
 @final
 @dataclass(frozen=True, eq=False)
 class RidgeSums:
-    """The sums of each part, and the same of further rewards."""
+    """The sums of each part, of so many rows, and the same of further rewards."""
 
     parts: tuple[Sums, ...]
+    rows: int
     others: tuple[RidgeSums, ...] = ()
 
     def merge(self, other: RidgeSums) -> RidgeSums:
         others = tuple(a.merge(b) for a, b in zip(self.others, other.others, strict=True))
-        return RidgeSums(tuple(a.plus(b) for a, b in zip(self.parts, other.parts, strict=True)), others)
+        parts = tuple(a.plus(b) for a, b in zip(self.parts, other.parts, strict=True))
+        return RidgeSums(parts, self.rows + other.rows, others)
 
     @property
     def all(self) -> tuple[RidgeSums, ...]:
         """Those of each reward."""
-        return (RidgeSums(self.parts), *self.others)
+        return (replace(self, others=()), *self.others)
+
+    def as_rows(self) -> RidgeSums:
+        """Of rows with sampling weights: the sums with weights that average 1, so that penalties mean the same."""
+        scale = self.rows / max(sum(float(part.counts.sum()) for part in self.parts), 1e-300)
+        parts = tuple(part.times(scale) for part in self.parts)
+        return RidgeSums(parts, self.rows, tuple(other.as_rows() for other in self.others))
 
 
 def ridge_run(work: RidgeWork, task: object) -> RidgeSums:
     """The sums of one task."""
     k = work.reading.n_actions
     sums = Summing(work.parts, k, work.x_shift, work.r_shifts, by_action=work.by_action)
+    rows = 0
     for _, piece in pieces(work.reading, task):
-        sums.add(_parts(work, piece), piece.actions, piece.contexts, (piece.rewards, *piece.metrics))
-    first, *others = (RidgeSums(tuple(sums.done(number))) for number in range(len(work.r_shifts)))
-    return RidgeSums(first.parts, tuple(others))
+        sums.add(_parts(work, piece), piece.actions, piece.contexts, (piece.rewards, *piece.metrics), piece.sampling)
+        rows += len(piece)
+    first, *others = (RidgeSums(tuple(sums.done(number)), rows) for number in range(len(work.r_shifts)))
+    return RidgeSums(first.parts, rows, tuple(others))
 
 
 def _parts(work: RidgeWork, piece: Piece) -> Ints:
@@ -98,7 +108,8 @@ def ridge_sums(log: EngineLog, folds: int, halves: int, seed: int, by_action: bo
         x, rewards = np.zeros((1, x.shape[1])), tuple(np.zeros(1) for _ in rewards)
     r_shifts = tuple(float(r.mean()) for r in rewards)
     work = RidgeWork(reading, folds, halves, seed, x.mean(axis=0), r_shifts, by_action)
-    return reduced(ridge_run, work, log)
+    sums = reduced(ridge_run, work, log)
+    return sums.as_rows() if log.weighted else sums
 
 
 def balanced(
@@ -108,17 +119,25 @@ def balanced(
     choice, probe = Choice(model, Inputs.of(model, like(log)), sums.parts), log.probe(contexts=True)
     try:
         policy, batch = target.on(probe), probe.batch()
-        tilt = tilted(policy, batch, sums.parts[0].x_shift) if interacting else totals(policy, batch)[:, None]
+        s = None if probe.sampling is None else probe.sampling / probe.sampling.mean()
+        tilt = (
+            tilted(policy, batch, sums.parts[0].x_shift, probe.counted if s is None else s)
+            if interacting
+            else totals(policy, batch, sampling=s)[:, None]
+        )
     except CaelError:  # the pass says what is wrong, with its place
         tilt = np.ones((log.n_actions, 1 + log.context_dim)) / log.n_actions
     return choice.balancing(tilt / max(1, len(probe)), interacting=interacting)
 
 
-def tilted(policy: Policy, batch: Batch, shift: Floats) -> Floats:
-    """(k, 1 + d) sums over rows of the probability of each action times [1, x - shift]."""
+def tilted(policy: Policy, batch: Batch, shift: Floats, counted: Floats) -> Floats:
+    """(k, 1 + d) sums over rows of the probability of each action times [1, x - shift]. counted: (b,) how often each
+    row counts."""
     sums = np.zeros((batch.n_actions, 1 + len(shift)))
-    for part in batch.parts(batch.n_actions):
-        sums += probabilities(policy, part).T @ np.column_stack([np.ones(len(part)), part.contexts - shift])
+    for rows in chunks(len(batch), batch.n_actions):
+        part = batch.part(rows)
+        inputs = np.column_stack([np.ones(len(part)), part.contexts - shift]) * counted[rows, None]
+        sums += probabilities(policy, part).T @ inputs
     return sums
 
 

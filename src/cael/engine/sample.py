@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,13 +13,30 @@ from cael.io.sources import Source
 from cael.judging.survey import MOST_ROWS, evenly
 from cael.log.budget import COPIES, PROGRAM
 from cael.log.logged import LoggedData
-from cael.log.pieces import piece_of
+from cael.log.measure import Measure
+from cael.log.pieces import Piece, piece_of
+
+if TYPE_CHECKING:
+    from cael.log.scanned import ScannedLog
 
 MOST_RUNS = 64
 
 
-def sampled(log: Any) -> LoggedData | None:
-    """At most 200,000 rows (fewer where the budget is small), all of a short log; None where hardly any are valid."""
+def sampled(log: ScannedLog) -> LoggedData | None:
+    """At most 200,000 rows (fewer where the budget is small), all of a short log; None where hardly any are valid. All
+    of its metrics are metrics of these rows, the reward among them."""
+    names = (log.reward_name, *(log.columns.metric or ()))
+    piece = _sampled(log.measuring(tuple(map(Measure, names))))
+    if piece is None:
+        return None
+    return LoggedData(
+        piece.contexts, piece.actions, piece.rewards, piece.propensities, n_actions=log.n_actions,
+        eligible=piece.eligible, sampling_weights=piece.sampling, copy=False,
+        metrics=dict(zip(names, (piece.rewards, *piece.metrics), strict=False)),
+    )  # fmt: skip
+
+
+def _sampled(log: ScannedLog) -> Piece | None:
     door = log.door(contexts=True, times=False, categories=True, clusters=False)
     columns = list(door.columns)
     table = rows_of(log.tasks, columns, log.csv_types, room(log, columns))
@@ -30,12 +47,7 @@ def sampled(log: Any) -> LoggedData | None:
         piece = piece_of(source, door)
     except InputError:  # contexts that cannot be made into numbers: the checks do without them
         piece = piece_of(source, log.door(times=False, clusters=False))
-    if len(piece) < 2:
-        return None
-    return LoggedData(
-        piece.contexts, piece.actions, piece.rewards, piece.propensities, n_actions=log.n_actions,
-        eligible=piece.eligible, copy=False,
-    )  # fmt: skip
+    return piece if len(piece) > 1 else None
 
 
 def room(log: Any, columns: Sequence[str]) -> int:

@@ -48,7 +48,7 @@ def steadied(answer: Answer, estimate: Estimate, pooled: Pooled) -> Estimate:
 def steady(answer: Answer, estimate: Estimate, diagnostics: Diagnostics, pooled: Pooled) -> Diagnostics:
     """The diagnostics of an estimate with that floor and that shape."""
     assert estimate.sums is not None
-    seen, n = estimate.stderr**2, answer.n / estimate.sums.cluster_effect
+    seen, n = estimate.stderr**2, answer.worth / estimate.sums.cluster_effect
     error = float(np.sqrt(pooled.variance(seen, n)))
     proportion = proportion_of(answer.two_values, estimate.value, error, seen, pooled, n)
     return replace(diagnostics, stderr_floor=error, pooled=pooled, proportion=proportion)

@@ -63,6 +63,10 @@ class Tally:
             sums[place] += tally.sums
         return Tally(most, largest_of(np.concatenate([self.top, other.top]), most), bins, counts, sums)
 
+    def times(self, scale: float) -> Tally:
+        """Of the weights times a number; the numbers of the bins stay, which only merging looks at."""
+        return Tally(self.most, self.top * scale, self.bins, self.counts, self.sums * scale)
+
     def tail_index(self, n: int) -> float | None:
         """As `cael.inference.weights.tail_index` of all n weights; None where there is no tail to fit."""
         size = int(min(0.2 * n, 3 * math.sqrt(n)))

@@ -44,7 +44,7 @@ def windows_of(log: EngineLog, count: int) -> Windows:
     positive_int("windows", count, least=2)
     if log.rows is None:
         raise InputError(
-            f"windows={count} need to know the number of rows beforehand, which text files do not tell. Write the log "
+            f"windows={count} needs the number of rows beforehand, which text files do not state. Write the log "
             "as Parquet."
         )
     if log.rows < FEWEST_ROWS * count:

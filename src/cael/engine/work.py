@@ -23,6 +23,7 @@ from cael.engine.moments import (
     no_moments,
     runs_of,
     together,
+    weighted_run,
 )
 from cael.engine.partial import ActionSums, Partial, Range, Stretch, whole_stretches
 from cael.engine.passes import pieces
@@ -30,12 +31,13 @@ from cael.engine.predictions import Predictions
 from cael.engine.tally import Changed, Tallying
 from cael.engine.windows import Times, Windows
 from cael.errors import PolicyError
+from cael.log.batch import at_rows
 from cael.log.flaws import Flaws
 from cael.log.keys import FILE_BITS
 from cael.log.pieces import Piece, Reading, flaws_of
 from cael.log.scratch import Scratch
 from cael.log.targets import Target, with_propensities
-from cael.policies.expectations import totals, variances, worst_sum
+from cael.policies.expectations import spread_seen, totals, variances, worst_sum
 from cael.policies.fitted import FittedLogging
 from cael.policies.policy import Policy
 
@@ -134,7 +136,7 @@ class Summing:
     def __post_init__(self) -> None:
         work, k = self.work, self.work.reading.n_actions
         self.bucket_rows, self.bucket_sums = np.zeros(BUCKETS), np.zeros((len(work.columns), BUCKETS))
-        self.actions = ActionSums(*np.zeros((6, k)))
+        self.actions = ActionSums(*np.zeros((8, k)))
         self.masses = [np.zeros(k) for _ in work.targets]
         self.tallies = [Tallying(work.top) for _ in work.tallied]
         self.changed = [Changed() for _ in work.ruled]
@@ -193,11 +195,11 @@ class Summing:
 
     def _weights(self, filling: Filling) -> None:
         for column, tally in zip(self.work.tallied, self.tallies, strict=True):
-            tally.add(filling.get(column))
+            tally.add(filling.counted(filling.get(column)))
         for at, column in enumerate(self.work.ruled):
             w = filling.get(column)
             rows = int(np.count_nonzero(w != filling.get(Weight(column.target))))
-            self.changed[at] = self.changed[at].merge(Changed(float(w.max()), rows))
+            self.changed[at] = self.changed[at].merge(Changed(float(filling.counted(w).max()), rows))
 
     def _groups(self, filling: Filling) -> None:
         fillings = ((group, filling.of(number) if number else filling) for group, number in self.work.groups)
@@ -210,10 +212,15 @@ class Summing:
         columns, bucket = block[:, shift : shift + n], None
         if piece.clusters is not None:
             bucket = (piece.clusters % np.uint64(BUCKETS)).astype(np.intp)
-            self._clusters(piece.clusters, columns)
-        if piece.segments:
-            self._segments(piece, columns, (shift + np.arange(n)) % BUCKETS if bucket is None else bucket)
-        rows, totals = buckets_at(block, shift, n) if bucket is None else buckets_by(columns, bucket)
+            self._clusters(piece, columns)
+        elif piece.segments or piece.sampling is not None:
+            bucket = (shift + np.arange(n)) % BUCKETS
+        if piece.segments and bucket is not None:
+            self._segments(piece, columns, bucket)
+        plain = bucket is None or (piece.clusters is None and piece.sampling is None)
+        rows, totals = (
+            buckets_at(block, shift, n) if plain or bucket is None else buckets_by(columns, bucket, piece.sampling)
+        )
         self.bucket_rows += rows
         self.bucket_sums += totals
         self._stretches(at, piece, columns, totals)
@@ -224,14 +231,15 @@ class Summing:
         for sums, (labels, codes) in zip(self.segments, piece.segments, strict=True):
             for code in np.unique(codes).tolist():
                 rows = np.flatnonzero(codes == code)
-                moments, label = moments_by(columns[:, rows], bucket[rows]), labels[code]
+                moments = moments_by(columns[:, rows], bucket[rows], at_rows(piece.sampling, rows))
+                label = labels[code]
                 sums[label] = sums[label].merge(moments) if label in sums else moments
 
     def _stretches(self, at: int, piece: Piece, columns: Floats, totals: Floats) -> None:
         numbers = self._numbers(at, piece)
         bounds = [*(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(piece)]
         start = 0
-        for stop, moments in zip(bounds, runs_of(columns, bounds, totals), strict=True):
+        for stop, moments in zip(bounds, runs_of(columns, bounds, totals, piece.sampling), strict=True):
             part = slice(start, stop)
             place = (piece.file, at + start)
             self.stretches.append(Stretch(int(numbers[start]), place, moments, *_times(piece.times, part)))
@@ -247,10 +255,11 @@ class Summing:
         rows = np.arange(piece.read) if piece.rows is None else piece.rows
         return (work.starts[piece.file] + at + rows) * STRETCHES // work.rows
 
-    def _clusters(self, keys: Array, columns: Floats) -> None:
-        if self.crowded:
+    def _clusters(self, piece: Piece, columns: Floats) -> None:
+        if self.crowded or piece.clusters is None:
             return
-        self.clusters.append(grouped(keys, np.ones(len(keys)), np.ascontiguousarray(columns.T)))
+        counted = columns if piece.sampling is None else columns * piece.sampling
+        self.clusters.append(grouped(piece.clusters, piece.counted, np.ascontiguousarray(counted.T)))
         if sum(len(part.keys) for part in self.clusters[1:]) > max(2**18, len(self.clusters[0].keys)):
             self.clusters = [joined(self.clusters)]
             self.crowded = len(self.clusters[0].keys) > self.work.most_clusters
@@ -265,27 +274,32 @@ class Summing:
         self.actions = self.actions.merge(self._actions(piece, logging))
         for t, (target, policy) in enumerate(zip(self.work.targets, policies, strict=True)):
             if target.complete:
-                self.masses[t] += totals(policy, piece.batch())
+                self.masses[t] += totals(policy, piece.batch(), sampling=piece.sampling)
             elif piece.propensities is not None:
-                self.masses[t] += np.bincount(actions, weights=filling.get(Weight(t)), minlength=k)
+                self.masses[t] += np.bincount(actions, weights=filling.counted(filling.get(Weight(t))), minlength=k)
 
     def _actions(self, piece: Piece, logging: Policy | None) -> ActionSums:
-        k, actions = piece.n_actions, piece.actions
+        k, actions, s = piece.n_actions, piece.actions, piece.sampling
         rows = np.bincount(actions, minlength=k).astype(np.float64)
-        inverse: Array = rows
-        squares: Array = rows
+        counted: Array = rows if s is None else np.bincount(actions, weights=s, minlength=k)
+        inverse: Array = counted
+        squares: Array = counted
         if piece.propensities is not None:
             scratch = np.divide(1.0, piece.propensities, out=self.scratch.take("inverse", len(actions)))
+            if s is not None:
+                np.multiply(scratch, s, out=scratch)
             inverse = np.bincount(actions, weights=scratch, minlength=k)
             np.multiply(scratch, scratch, out=scratch)
             squares = np.bincount(actions, weights=scratch, minlength=k)
-        n = len(piece)
-        there = np.full(k, float(n)) if piece.eligible is None else piece.eligible.spread(np.ones(n))
+        there = np.full(k, float(piece.counted.sum()))
+        if piece.eligible is not None:
+            there = piece.eligible.spread(piece.counted)
         if logging is None:
-            return ActionSums(rows, inverse, squares, there, np.zeros(k), np.zeros(k))
-        batch = piece.batch()
-        expected, variance = totals(logging, batch), totals(logging, batch, variances)
-        return ActionSums(rows, inverse, squares, there, expected, variance, worst_sum(logging, batch))
+            return ActionSums(rows, counted, inverse, squares, there, np.zeros(k), np.zeros(k), np.zeros(k))
+        batch, square = piece.batch(), None if s is None else s * s
+        expected, variance = totals(logging, batch, sampling=s), totals(logging, batch, variances, square)
+        seen = variance if square is None else spread_seen(logging, batch, square)
+        return ActionSums(rows, counted, inverse, squares, there, expected, variance, seen, worst_sum(logging, batch))
 
     def done(self) -> Partial:
         moments = no_moments(len(self.work.columns))
@@ -311,14 +325,14 @@ class Summing:
         return joined([*self.clusters, empty])
 
 
-def stretches_by_time(timestamps: Array, block: Floats) -> tuple[Stretch, ...]:
-    """Stretches of equal numbers of rows of columns (p, n), in the order of the timestamps."""
+def stretches_by_time(timestamps: Array, block: Floats, sampling: Floats | None = None) -> tuple[Stretch, ...]:
+    """Stretches of equal numbers of rows of columns (p, n), in the order of the timestamps. sampling: (n,) weights."""
     order = np.argsort(timestamps, kind="stable")
     numbers = np.arange(len(order)) * STRETCHES // len(order)
     stretches, start = [], 0
     for rows in np.split(order, np.flatnonzero(np.diff(numbers)) + 1):
         part = block[:, rows]
-        moments = about_mean(part, part.mean(axis=1))
+        moments = about_mean(part, part.mean(axis=1)) if sampling is None else weighted_run(part, sampling[rows])
         stretches.append(Stretch(int(numbers[start]), (0, start), moments, timestamps[rows[0]], timestamps[rows[-1]]))
         start += len(rows)
     return tuple(stretches)

@@ -19,6 +19,7 @@ from cael.inference.estimate import Estimate
 from cael.inference.intervals import stderr
 from cael.inference.reach import ends_of
 from cael.inference.score_range import ScoreRange
+from cael.log.held import EngineLog, Held
 from cael.log.logged import LoggedData
 from cael.policies.given import PolicyLike
 
@@ -50,6 +51,7 @@ class Estimator(ABC):
 
     def _whole(self, asking: Asking, target: int) -> WholePart:
         log, policy = asking.held, asking.targets[target].policy
+        refuse_weights(type(self).__name__, asking.log)
         if log is None or policy is None:
             raise NeedsError(f"{type(self).__name__} needs the whole log in memory, and this one is streamed.")
         estimate = self._solved(Problem(log, policy))
@@ -72,6 +74,7 @@ class Estimator(ABC):
     def estimate(self, log: LoggedData | ScannedLog, policy: PolicyLike) -> Estimate:
         """What the policy would have earned per row of the log."""
         if type(self).solve is not Estimator.solve and isinstance(log, LoggedData):
+            refuse_weights(self.name, Held(log))
             return self._solved(Problem(log, policy))
         return ask(as_engine_log(log), {"": policy}, [self], asked=(self.name,), controls=None).of(self.name, 0)
 
@@ -105,6 +108,15 @@ def mean_of(
     log = problem.log
     estimate = Estimate(name, float(z.mean()), z, log.key, diagnostics, log.clusters, score_range)
     return replace(estimate, ends=ends_of(two_values(log.rewards), estimate.n / effect_of(estimate)))
+
+
+def refuse_weights(name: str, log: EngineLog) -> None:
+    """Refuse a log whose rows do not count alike, for an estimator that needs all rows at once."""
+    if log.weighted:
+        raise NeedsError(
+            f"{name} needs rows that count alike, and this log has sampling weights. CAEL and the estimators that are "
+            "sums over rows take them."
+        )
 
 
 def two_values(rewards: Floats) -> tuple[float, float] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import final
 
 import numpy as np
@@ -133,6 +133,6 @@ def bucketed(answer: Answer) -> Moments:
     """
     partial, moments = answer.partial, answer.partial.moments
     if partial.block is not None and partial.clusters is not None and len(partial.clusters.keys) == answer.n:
-        moments = moments_by(partial.block, np.arange(answer.n) % BUCKETS)
+        moments = moments_by(partial.block, np.arange(answer.n) % BUCKETS, answer.counted)
     kept = moments.bucket_rows > 0
-    return Moments(moments.n, moments.mean, moments.comoment, moments.bucket_rows[kept], moments.bucket_sums[:, kept])
+    return replace(moments, bucket_rows=moments.bucket_rows[kept], bucket_sums=moments.bucket_sums[:, kept])

@@ -24,7 +24,7 @@ COLOURS = (
 MARKERS = "osD^vPX*<>hpd"
 FIXED = (
     "CAELMIPS", "AELMIPS", "IPS", "NetworkDM", "LoggedMean", "SNIPS", "DM", "DR", "SNDR", "MIPS", "CAEL", "Auto",
-    "CAELMIPS(offset)", "CAELMIPS(literal)", "AELMIPS(offset)", "CAELMIPS(through-posterior)",
+    "CAELMIPS(offset)", "CAELMIPS(through-posterior)", "AELMIPS(offset)", "CAELMIPS(literal)",
 )  # fmt: skip
 DASHES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
 SHOWN = {"CAELMIPS": "CAEL-MIPS", "AELMIPS": "AEL-MIPS", "NetworkDM": "DM (network)", "DM": "DM (ridge)"}

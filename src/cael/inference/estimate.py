@@ -266,8 +266,8 @@ class Estimate:
         if self.score_range is None:
             raise NeedsError(
                 f"method={method!r} needs independent contributions with a known range, and those of {self.estimator} "
-                "are not: it is a ratio, a contrast, or uses a model trained on the same log. Use IPS, LoggedMean, or "
-                "DR with FixedOutcome; or method='t', 'studentised', 'bca'."
+                "are not: it is a ratio (as with sampling weights), a contrast, or uses a model trained on this log. "
+                "Use IPS, LoggedMean, or DR with FixedOutcome; or method='t', 'studentised', 'bca'."
             )
         if reward_range is None:
             raise InputError(

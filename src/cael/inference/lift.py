@@ -124,7 +124,7 @@ def size_of(sums: Combination) -> float:
 
 def spread_of(sums: Combination) -> float:
     """The sum of squared deviations of a column."""
-    return max(0.0, float(sums.coefficients @ sums.moments.comoment @ sums.coefficients))
+    return max(0.0, float(sums.coefficients @ sums.moments.noise @ sums.coefficients))
 
 
 def rows_to_detect(spread: float, goal: float, factor: float) -> int:

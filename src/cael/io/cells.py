@@ -18,6 +18,7 @@ from cael.errors import LARGEST, InputError
 from cael.io.kinds import is_list, is_number, is_text, is_view, without
 
 Mask = Array
+MISSING = "is missing"
 FINER = r"(:\d\d\.\d{6})\d+"
 """Digits of a second beyond microseconds."""
 LARGE = 2**20
@@ -79,7 +80,7 @@ def numbers(column: str, chunks: list[Any]) -> tuple[Floats, list[Flaw]]:
     missing[np.concatenate(unread)] = False
     wrong = [Flaw(column, "is not a number", np.concatenate(unread), example)] if example else []
     infinite = flaws(column, {"is infinite": np.isinf(values)}, values)
-    return values, [*flaws(column, {"is missing": missing}), *wrong, *infinite]
+    return values, [*flaws(column, {MISSING: missing}), *wrong, *infinite]
 
 
 def measured(column: str, chunks: list[Any]) -> tuple[Floats, list[Flaw]]:
@@ -89,10 +90,19 @@ def measured(column: str, chunks: list[Any]) -> tuple[Floats, list[Flaw]]:
     return values, [*wrong, *flaws(column, {f"is beyond {LARGEST:g}, too large to be squared": large}, values)]
 
 
+def sampling_weights(column: str, chunks: list[Any]) -> tuple[Floats, list[Flaw]]:
+    """As `measured`, above 0."""
+    values, wrong = measured(column, chunks)
+    small = (values > 0) & (values < 1 / LARGEST)
+    masks = {"is not above 0": values <= 0, f"is below {1 / LARGEST:g}": small}
+    return values, [*wrong, *flaws(column, masks, values)]
+
+
 def propensities(column: str, chunks: list[Any]) -> tuple[Floats, list[Flaw]]:
     """As `numbers`, in (0, 1]."""
     values, wrong = numbers(column, chunks)
     _refuse_percent(column, values)
+    _refuse_logarithms(column, values)
     small = (values > 0) & (values < 1 / LARGEST)
     masks = {"is not above 0": values <= 0, "is above 1": values > 1, f"is below {1 / LARGEST:g}": small}
     return values, [*wrong, *flaws(column, masks, values)]
@@ -106,6 +116,16 @@ def _refuse_percent(column: str, values: Floats) -> None:
             f"column {column!r} holds propensities in percent: expected probabilities in (0, 1]; {above:,} of "
             f"{len(values):,} are above 1 and none is above 100, such as {values[values > 1][0]:g}. Divide the column "
             "by 100."
+        )
+
+
+def _refuse_logarithms(column: str, values: Floats) -> None:
+    """Refuse propensities that are logarithms: none is above 0, and most are below it."""
+    known = values[np.isfinite(values)]
+    if len(known) and float(known.max()) <= 0 and 2 * int((known < 0).sum()) > len(known):
+        raise InputError(
+            f"column {column!r} holds logarithms of propensities: expected probabilities in (0, 1]; none of "
+            f"{len(values):,} is above 0, such as {known.min():.4g}. Write their exponentials."
         )
 
 
@@ -287,6 +307,7 @@ def times(column: str, chunks: list[Any]) -> tuple[Array, list[Flaw]]:
             raise InputError(
                 f"column {column!r} must hold times (timestamps, dates, numbers, ISO 8601 text); it holds {chunk.type}"
                 + (f", for example {chunk[0].as_py()!r}." if len(chunk) else ".")
+                + " Write them as 2026-01-31T10:00:00, with Z or +01:00 behind for a time zone."
             )
         parts.append(moment.cast(pa.int64()).fill_null(np.iinfo(np.int64).min).to_numpy())
     values = _joined(parts, np.int64).view("datetime64[us]")

@@ -113,16 +113,27 @@ def open_csv(
         first = content.read(4)
     if first[:2] in (b"\xff\xfe", b"\xfe\xff") or (len(first) > 1 and not first[0] * first[1]):
         raise InputError(f"{path} is UTF-16 text: expected UTF-8. Save the file as UTF-8.")
-    tab = path.name.lower().endswith((".tsv", ".tsv.gz"))
     return csv.open_csv(
         path,
         csv.ReadOptions(use_threads=threads, block_size=block),
-        csv.ParseOptions(delimiter="\t" if tab else ",", newlines_in_values=True),
+        csv.ParseOptions(delimiter=delimiter_of(path), newlines_in_values=True),
         csv.ConvertOptions(
             quoted_strings_can_be_null=False, include_columns=columns,
             column_types={name: pa.string() if isinstance(kind, Written) else kind for name, kind in types.items()},
         ),
     )  # fmt: skip
+
+
+def delimiter_of(path: Path) -> str:
+    """A tab by the file's ending; a semicolon where the first line has some and no comma, as where commas are decimal;
+    else a comma."""
+    import pyarrow as pa
+
+    if path.name.lower().endswith((".tsv", ".tsv.gz")):
+        return "\t"
+    with pa.input_stream(str(path)) as content:
+        header = content.read(BLOCK // 16).split(b"\n", 1)[0]
+    return ";" if b";" in header and b"," not in header else ","
 
 
 def as_written(path: Path, column: str) -> Any:

@@ -43,6 +43,7 @@ class Counts:
     skipped: int = 0
     dangling: int = 0
     slots: bool = False
+    sampled: bool = False
 
     def whole(self, name: tuple[str, ...] | None) -> bool:
         """Whether the actions that are named so are whole numbers; places are."""
@@ -136,23 +137,19 @@ def _of_line(where: str, event: Mapping[str, Any], counts: Counts) -> Iterator[D
     if event.get("_skipLearn"):
         counts.skipped += 1
         return
-    _refuse_sampled(where, event)
+    counts.sampled |= _dropped(where, event) > 0
     if "_outcomes" in event:
         yield from _slots(where, event, shared, counts)
     else:
         yield _single(where, event, shared)
 
 
-def _refuse_sampled(where: str, event: Mapping[str, Any]) -> None:
+def _dropped(where: str, event: Mapping[str, Any]) -> float:
+    """The probability with which decisions like this one were left out of the file."""
     dropped = event.get("pdrop", 0.0)
     if not isinstance(dropped, int | float) or not 0 <= dropped < 1:
         raise InputError(f"{where}: pdrop must be a number in [0, 1); got {dropped!r}.")
-    if dropped > 0:
-        raise InputError(
-            f"{where}: pdrop is {dropped:g}: rows like this one were kept with probability {1 - dropped:g}, and an "
-            "average "
-            "that does not weight them is wrong. Sampled rows of dsjson are not supported yet."
-        )
+    return float(dropped)
 
 
 def _single(where: str, event: Mapping[str, Any], shared: Mapping[str, Any]) -> Decision:
@@ -306,6 +303,7 @@ def _schema(counts: Counts, name: tuple[str, ...] | None) -> Any:
         ("eligible", pa.list_(label)), ("a", pa.list_(label)), ("p", pa.list_(number)), ("original_reward", number),
         ("model", text), *((name, number) for name in sorted(counts.outcomes)),
     ]  # fmt: skip
+    columns += [("sampling_weight", number)] if counts.sampled else []
     columns += [("cluster", text), ("x_slot", number)] if counts.slots else []
     columns += [(f"x_{name}", text if kind is str else number) for name, kind in sorted(counts.kinds.items())]
     return pa.schema(columns)
@@ -314,6 +312,8 @@ def _schema(counts: Counts, name: tuple[str, ...] | None) -> Any:
 def _notes(counts: Counts, name: tuple[str, ...] | None) -> tuple[str, ...]:
     named = "their places in c._multi, from 1: the features name none. An item must keep its place for that"
     notes = [f"Actions are named by {named if name is None else '.'.join(name)}.", "The reward is minus _label_cost."]
+    if counts.sampled:
+        notes.append("Rows were sampled (pdrop): each has the sampling weight 1 / (1 - pdrop).")
     if counts.skipped:
         notes.append(f"{counts.skipped:,} lines say _skipLearn: their action was not shown, and they are no rows.")
     if counts.dangling:
@@ -351,6 +351,8 @@ def _row(decision: Decision, counts: Counts, name: tuple[str, ...] | None, whole
         "model": state.get("m") if isinstance(state, dict) and isinstance(state.get("m"), str) else None,
         **dict.fromkeys(counts.outcomes, 0.0), **outcomes_of(decision),
     }  # fmt: skip
+    if counts.sampled:
+        row["sampling_weight"] = 1 / (1 - _dropped(decision.where, decision.event))
     if counts.slots:
         row |= {"cluster": str(decision.event.get("EventId", decision.where)), "x_slot": decision.slot}
     features = filled(counts.kinds, features_of(decision.where, decision.shared))

@@ -17,7 +17,7 @@ from cael.log.logged import LoggedData
 from cael.policies.policy import LoggedOnly, Policy, Tabular, probabilities
 
 REQUIRED = ("actions", "rewards")
-OPTIONAL = ("contexts", "propensities", "logging", "action_features", "clusters", "timestamps")
+OPTIONAL = ("contexts", "propensities", "logging", "action_features", "clusters", "timestamps", "sampling_weights")
 ELIGIBLE = ("eligible_starts", "eligible_actions", "eligible_sets")
 """The distinct sets of eligible actions, as offsets and action numbers, and the number of each row's set."""
 
@@ -106,7 +106,7 @@ def _arrays(path: Path) -> dict[str, Array]:
 
 @contextmanager
 def _loading(path: Path, what: str) -> Iterator[None]:
-    if not path.exists():
+    if not path.is_file():
         raise InputError(f"there is no file {path}.")
     try:
         yield

@@ -21,6 +21,7 @@ CONVENTIONS: dict[str, tuple[str, ...]] = {
     ),
     "cluster": ("cluster", "cluster_id", "user_id", "user", "session_id", "session"),
     "timestamp": ("timestamp", "time", "datetime", "ts", "event_time", "logged_at"),
+    "sampling_weight": ("sampling_weight", "sample_weight"),
     "segment": ("segment",),
     "id": ("decision_id", "request_id", "impression_id", "round_id"),
 }  # fmt: skip
@@ -57,6 +58,8 @@ class Columns:
     "The actions that could be taken: a column of lists; with --period, a table with the columns action and period."
     metric: tuple[str, ...] | None = None
     "Further rewards, such as revenue: columns of numbers. May be repeated; the first is the reward if none is named."
+    sampling_weight: str | None = None
+    "How many decisions a row stands for, such as 10 where a tenth of these rows was kept: every mean is then weighted."
     period: str | None = None
     "The period of each row, by which a table of eligible actions is joined."
 
@@ -92,6 +95,8 @@ def as_columns(given: Columns | Mapping[str, Any] | None) -> Columns:
 
 def resolve(source: Source, given: Columns) -> Columns:
     """The columns of this source: those named must exist, others are looked for; action and reward are needed."""
+    if given.layout is not None:
+        names_in(given.layout, "action")  # or an error, where there is no such layout
     refuse_packed(given.layout, source.name, source.types)
     roles: dict[str, Any] = {}
     taken = [name for name in given.listed() if name not in (given.metric or ())]
@@ -117,12 +122,13 @@ def resolve(source: Source, given: Columns) -> Columns:
             raise InputError(
                 f"{source.name} has no column for the {role}: none of its columns has a usual name "
                 f"({', '.join(CONVENTIONS[role])}). "
-                f"{REWARDS + '. ' if given.layout and role == 'reward' else ''}Name it with {role}= (--{role}); "
+                f"{REWARDS + '. ' if given.layout and role == 'reward' else ''}"
+                f"{spread_over(source, role)}Name it with {role}= (--{role}); "
                 f"there are {shown(source.names)}."
             )
     usual = contexts_in(given.layout, source.names) if given.layout and given.contexts is None else None
     contexts = _context_columns(source, given.contexts) if usual is None else usual
-    used = {roles[role]: role for role in ("action", "propensity", "reward")}
+    used = {roles[role]: role.replace("_", " ") for role in ("action", "propensity", "sampling_weight", "reward")}
     for name in metrics:
         if used.get(name, "reward") != "reward":
             raise InputError(f"column {name!r} is the {used[name]} and cannot be a metric.")
@@ -138,6 +144,18 @@ def resolve(source: Source, given: Columns) -> Columns:
         layout=given.layout,
         metric=tuple(name for name in metrics if name != roles["reward"]) or None,
     )  # fmt: skip
+
+
+def spread_over(source: Source, role: str) -> str:
+    """What to say of a role that looks like one column for each action."""
+    usual = tuple(f"{name}_" for name in CONVENTIONS[role])
+    several = [name for name in source.names if name.lower().startswith(usual)]
+    if role != "action" or len(several) < 2:
+        return ""
+    return (
+        f"The columns {', '.join(map(repr, several[:3]))} look like one for each action: write one column with the "
+        "name of the action that was taken (in pandas frame[columns].idxmax(axis=1)). "
+    )
 
 
 def metric_columns(source: Source, names: Sequence[str]) -> tuple[str, ...]:

@@ -195,7 +195,7 @@ def names_of(table: Rows, count: int, rows: slice | Ints | None = None, outcomes
     return Names(table.actions.labels, table.actions.hidden, count, rows, inputs)
 
 
-NAMED = {"times": "timestamps"}
+NAMED = {"times": "timestamps", "sampling": "sampling_weights"}
 """What `LoggedData` calls the columns of a `Piece`."""
 
 
@@ -290,7 +290,9 @@ def _placed(flaws: Iterable[Flaw], rows: Numbering) -> list[Flaws]:
 def _report(table: Source, roles: Columns, reading: _Reading) -> RowReport:
     n, rows = reading.n, _numbering(table, reading.n)
     kept = n if reading.kept is None else len(reading.kept)
-    return RowReport(table.name, n, n - kept, tuple(_placed(reading.rows.flaws, rows)), rows, roles.listed())
+    return RowReport(
+        table.name, n, n - kept, tuple(_placed(reading.rows.flaws, rows)), rows, roles.listed(), roles.reward
+    )  # fmt: skip
 
 
 def _contradiction(table: Source, reading: _Reading, flaws: list[Flaw]) -> LogError:
@@ -302,8 +304,9 @@ def _contradiction(table: Source, reading: _Reading, flaws: list[Flaw]) -> LogEr
 
 
 def columns_found(roles: Columns) -> str:
-    listed = {role: getattr(roles, role) for role in ("action", "reward", "propensity", "cluster", "timestamp", "id")}
-    parts = [f"{role} = {name!r}" for role, name in listed.items() if name is not None]
+    shown = ("action", "reward", "propensity", "sampling_weight", "cluster", "timestamp", "id")
+    listed = {role: getattr(roles, role) for role in shown}
+    parts = [f"{role.replace('_', ' ')} = {name!r}" for role, name in listed.items() if name is not None]
     if roles.eligible is not None:
         parts.append(f"eligible actions = {roles.eligible!r}" + (f" by {roles.period!r}" if roles.period else ""))
     contexts = roles.contexts or ()

@@ -14,7 +14,7 @@ from cael.engine.answer import Answer
 from cael.engine.columns import Column, Reward, Surprise, Weight
 from cael.engine.partial import Stretch
 from cael.inference.intervals import skewness_of_mean
-from cael.judging.checks import COME_AND_GO, comes_and_goes
+from cael.judging.checks import reason_for
 from cael.judging.judge import drift, left_of_reward, likeliness, order_of, setless, tested_actions, z_of
 from cael.judging.survey import (
     Survey,
@@ -75,7 +75,7 @@ class Period:
 def known(answer: Answer) -> Check:
     log = answer.log
     if not log.has_propensities:
-        message = "The log has no propensities: only a model can be evaluated on it, and nothing here checks a model."
+        message = "The log has no propensities: only a model can be evaluated on it, and the log cannot check one."
         return Check("propensities", "fail", None, message)
     if log.estimates_logging:
         message = "The propensities were estimated from this log, not logged: the checks below say little."
@@ -99,9 +99,8 @@ def sums(answer: Answer, limits: Thresholds) -> Check | None:
     k = "the number of eligible actions" if answer.log.has_eligible else k
     total, z = weight.value, z_of(weight, 1.0) if unrounded(weight.value - 1, 1.0, limits) else 0.0
     status = limits.status("sums", abs(z))
-    message = (
-        f"The propensities of {k.removeprefix('the number of ')} add up to 1 on average ({total:.2f}, {z:+.1f} errors)."
-    )
+    shown = k.removeprefix("the number of ")
+    message = f"The propensities of {shown} add up to 1 on average ({total:.2f}, {z:+.1f} standard errors)."
     if status != "pass" and z > 0:
         message = f"The propensities are too small: 1/propensity averages {total:.2f} times {k}."
     if status != "pass" and z < 0:
@@ -146,14 +145,14 @@ def by_action(
     actions = tested_actions(answer, counts, limits)
     if actions is None:
         return tuple(
-            Frequency(label, float(rows), None, None) for label, rows in zip(labels, counts.logged, strict=True)
+            Frequency(label, float(rows), None, None) for label, rows in zip(labels, counts.counted, strict=True)
         )
     tested, adjusted = actions.tested, np.ones(len(labels))
     adjusted[tested] = holm(actions.p_values[tested])
     return tuple(
-        Frequency(labels[a], float(counts.logged[a]), float(actions.expected[a]), float(adjusted[a]))
+        Frequency(labels[a], float(counts.counted[a]), float(actions.expected[a]), float(adjusted[a]))
         if tested[a]
-        else Frequency(labels[a], float(counts.logged[a]), None, None)
+        else Frequency(labels[a], float(counts.counted[a]), None, None)
         for a in range(len(labels))
     )
 
@@ -169,14 +168,15 @@ def action_check(actions: tuple[Frequency, ...], limits: Thresholds, n: int, *, 
         return Check("frequencies", "pass", 0.0, message)
     share = sum(action.gap for action in off) / 2 / n
     most = max(off, key=lambda action: action.gap)
+    gaps = [action.observed - (action.expected or 0.0) for action in off]
     status = limits.status("misplaced", share)
     message = (
         f"{len(off)} of {len(tested)} tested actions were not taken as often as their propensities say; action "
         f"{most.label} has {most.observed:,.0f} rows and should have {most.expected:,.0f}"
     )
     so = f", which concerns no more than {share:.2%} of the rows." if status == "pass" else "."
-    if open and status != "pass" and comes_and_goes([action.observed - (action.expected or 0.0) for action in off]):
-        so = f"{COME_AND_GO}."
+    if status != "pass" and (reason := reason_for(gaps, open=open)):
+        so = f"{reason}."
     return Check("frequencies", status, share, message + so)
 
 
@@ -244,11 +244,9 @@ def surprise_check(answer: Answer, limits: Thresholds) -> Check | None:
         return None
     mean, p = likely
     if p >= limits.p_value:
-        return Check("surprise", "pass", mean, "The logged actions are as likely as the logging policy says of itself.")
+        return Check("surprise", "pass", mean, "The logged actions are as likely as the logging policy says.")
     how = "less" if mean < 0 else "more"
-    message = (
-        f"The logged actions are {how} likely than the logging policy says of itself, by {abs(mean):.3f} nats per row."
-    )
+    message = f"The logged actions are {how} likely than the logging policy says, by {abs(mean):.3f} nats per row."
     return Check("surprise", limits.status("surprise", abs(mean)), mean, message)
 
 
@@ -352,7 +350,9 @@ def support(log: LoggedData, counts: Survey, limits: Thresholds) -> Check:
     """Which actions have rows, and whether the logging policy explores."""
     k, least = log.n_actions, limits.few_rows
     never, few = int((counts.logged == 0).sum()), int(((counts.logged > 0) & (counts.logged < least)).sum())
-    message = f"{never} of {k} actions have no row, {few} fewer than {least:g}"
+    message = f"{never} of {k} actions have no row, and {few} have fewer than {least:g} rows"
+    if never == few == 0:
+        message = f"All {k} actions have at least {least:g} rows"
     if log.propensities is not None:
         certain = float((log.propensities > 1 - 1e-9).mean())
         status = limits.status("certain", certain)
@@ -370,11 +370,9 @@ def reward(log: LoggedData, limits: Thresholds) -> Check:
     """Whether the rewards differ enough to compare policies, and whether a few of them decide the mean."""
     r = log.rewards
     if (r == r[0]).all():
-        return Check("rewards", "fail", float(r[0]), f"Every reward is {r[0]:g}: no policy can be told from another.")
+        return Check("rewards", "fail", float(r[0]), f"Every reward is {r[0]:g}: all policies look alike on this log.")
     ratio = abs(skewness_of_mean(r))
     if limits.cautions("skewness", ratio):
-        message = (
-            f"A few large rewards decide the mean (skewness ratio {ratio:.2f}): intervals cover less than they say."
-        )
+        message = f"A few large rewards decide the mean (skewness ratio {ratio:.2f}): intervals are too narrow."
         return Check("rewards", "warn", ratio, message)
     return Check("rewards", "pass", ratio, f"The mean reward is {r.mean():.4g}, and no single reward decides it.")

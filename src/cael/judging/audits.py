@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from cael.engine.answer import Answer
 from cael.engine.asking import as_engine_log, ask
-from cael.engine.nuisances import in_memory
+from cael.engine.nuisances import all_alike, in_memory
 from cael.engine.work import STRETCHES
 from cael.errors import InputError, positive_int
 from cael.estimators.doubly_robust import DR
@@ -34,7 +34,7 @@ MOST_SHOWN = 20
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Audit(Shown):
-    """What speaks for and against a log, before any policy is asked about.
+    """What supports and what contradicts a log, before any policy is asked about.
 
     checks: each with a status and a sentence. actions: the frequencies that are furthest off, at most 20. deciles: how
     often actions were taken whose stated probability lies in a range (empty where the logging policy is not known).
@@ -70,7 +70,7 @@ class Audit(Shown):
 
     @property
     def _title(self) -> str:
-        return f"audit: {self.status} of {self.log}"
+        return f"audit: {self.status}. {self.log}"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Note(self._title).rich()
@@ -118,8 +118,9 @@ def audit(
             f"an audit needs at least {2 * blocks} rows, 2 for each of {blocks} time periods (at most "
             f"{STRETCHES}); the log has {answer.n}. Pass a smaller blocks=."
         )
-    rows, _ = in_memory(log, uniform, 0)
-    checks, actions, deciles, periods = _checked(answer, rows, blocks, names, limits)
+    there = in_memory(log, uniform, 0)[0]
+    rows = all_alike(there, "an audit")
+    checks, actions, deciles, periods = _checked(answer, rows, there, blocks, names, limits)
     shown = sorted(actions, key=lambda action: 1.0 if action.p_value is None else action.p_value)[:MOST_SHOWN]
     return Audit(
         engine_log.described(answer.n), engine_log.key.fingerprint, checks, tuple(shown), deciles, periods
@@ -127,9 +128,10 @@ def audit(
 
 
 def _checked(
-    answer: Answer, rows: LoggedData, blocks: int, names: Sequence[object] | None, limits: Thresholds
+    answer: Answer, rows: LoggedData, there: LoggedData, blocks: int, names: Sequence[object] | None, limits: Thresholds
 ) -> tuple[tuple[Check, ...], tuple[Frequency, ...], tuple[Frequency, ...], tuple[Period, ...]]:
-    """The checks, and the frequencies and periods that they rest on. rows: in memory, for checks of single rows."""
+    """The checks, and the frequencies and periods that they rest on. rows: that count alike, in memory, for checks of
+    single rows, and there: all of these."""
     counts, block, whole = survey_of(answer), time_blocks(rows, blocks), answer.log.logging is not None
     why = timeless(answer, blocks, 2 * blocks)
     runs = [] if why else blocks_of(answer, blocks)
@@ -149,7 +151,7 @@ def _checked(
         effect(rows, limits),
         C.period_check(periods, limits),
         *(C.drifts(answer, runs, rows, block, limits) if runs else C.no_drifts(why)),
-        C.duplicates(rows, answer.n, limits),
+        C.duplicates(there, answer.n, limits),
         C.support(rows, counts, limits),
         C.reward(rows, limits),
     ]

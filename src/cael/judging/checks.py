@@ -50,14 +50,14 @@ def evidence(best: Estimate, *, propensities: bool, estimated: bool = False) -> 
     name = "evidence"
     if estimated and best.diagnostics.effective_sample_size is not None:
         message = (
-            "The propensities were estimated, not logged: if the old policy looked at anything that the contexts do "
-            "not hold, the number is off and nothing here can see it."
+            "The propensities were estimated, not logged. If the logging policy used anything that is not in the "
+            "contexts, the estimate is biased, and no check of the log can show it."
         )
         return Check(name, "warn", None, message)
     if best.diagnostics.bias_bound is not None or best.diagnostics.effective_sample_size is not None:
         return Check(name, "pass", None, "The number rests on logged rewards, weighted by known propensities.")
     why = "The log has no propensities" if not propensities else f"{best.estimator} uses no propensities"
-    return Check(name, "fail", None, f"{why}: the number is a model's extrapolation that nothing here can check.")
+    return Check(name, "fail", None, f"{why}: the estimate is a model's extrapolation, which this log cannot check.")
 
 
 def effective_rows(best: Estimate, known: float | None, limits: Thresholds) -> Check | None:
@@ -76,8 +76,8 @@ def unsmoothed(best: Estimate, rows: float | None, limits: Thresholds) -> Check 
     """Of an estimator that smooths the weights by a model: what the log alone is worth. rows: n / E w^2."""
     if rows is None or best.diagnostics.embedding is None:
         return None
-    worth_of = f"The log alone is worth about {rows:,.0f} rows for this policy (n / E w²)"
-    sentences = (f"{worth_of}.", f"{worth_of}: the rest of the number rests on the reward model.")
+    worth_of = f"Without the reward model, the log has the information of about {rows:,.0f} rows (n / E w²)"
+    sentences = (f"{worth_of}.", f"{worth_of}: the estimate rests mostly on the model.")
     return graded("unsmoothed_rows", rows, limits, sentences)
 
 
@@ -100,7 +100,7 @@ def dropped_rows(rows: int, read: int, limits: Thresholds) -> Check | None:
         return None
     share = 1 - rows / read
     message = f"{read - rows:,} of {read:,} rows ({share:.1%}) were left out because they are invalid"
-    doubt = f"{message}: the number is about the rows that are left, which may differ from them."
+    doubt = f"{message}: the estimate is about the other rows, which may differ from them."
     return graded("dropped", share, limits, (f"{message}.", doubt))
 
 
@@ -126,7 +126,7 @@ def skewness(best: Estimate, limits: Thresholds) -> Check:
     ratio = abs(best.skew)
     sentences = (
         f"The rows pull the estimate evenly enough for a normal interval (skewness ratio {ratio:.2f}).",
-        f"A few rows decide the estimate (skewness ratio {ratio:.2f}): the interval covers less than it says.",
+        f"A few rows decide the estimate (skewness ratio {ratio:.2f}): the interval is too narrow.",
     )
     steadied = best.diagnostics.stderr_floor is not None
     return graded("skewness", ratio, limits, sentences, ("steadied_skewness" if steadied else "skewness", ratio))
@@ -145,7 +145,7 @@ def reward_tail(log: LoggedData, limits: Thresholds) -> Check:
         return Check("reward_tail", "pass", None, "The rewards have a ceiling and no heavy tail.")
     sentences = (
         f"The largest rewards fall off fast enough (tail index {k:.2f}).",
-        f"Some rewards are extreme (tail index {k:.2f}): the interval allows for none that are larger.",
+        f"Some rewards are extreme (tail index {k:.2f}): the interval does not allow for larger ones.",
     )
     return graded("reward_tail", k, limits, sentences)
 
@@ -173,9 +173,9 @@ def hidden(size: float, known: float, limits: Thresholds) -> Check:
     """Whether the rows show as large weights as the two policies say that there are."""
     ratio = size / known if known > 0 else math.inf
     sentences = (
-        f"The rows show the large weights: their effective sample size is {size:,.0f}, by both policies {known:,.0f}.",
-        f"The effective sample size is {size:,.0f} by the rows and {known:,.0f} by both policies: rows with large "
-        "weights, which would widen the interval, are missing.",
+        f"Large weights occur as they should: the effective sample size is {size:,.0f}, expected {known:,.0f}.",
+        f"The effective sample size is {size:,.0f}, and the two policies imply {known:,.0f}: rows with large weights, "
+        "which would widen the interval, are missing.",
     )
     return graded("tail_index", ratio, limits, sentences, ("hidden_weight", ratio))
 
@@ -200,24 +200,24 @@ def mean_weight(best: Estimate, limits: Thresholds, *, normal: bool = True, esti
     z = abs(d.mean_weight_z)
     if estimated and abs(d.mean_weight - 1) <= limits.mean_weight_gap:
         off = f"The weights should average 1 and average {d.mean_weight:.3g}, {z:.1f} standard errors away: the model "
-        sentences = (WITHIN.format(z), off + "of the logging policy misses something that the new policy looks at.")
+        sentences = (WITHIN.format(z), off + "of the logging policy misses something that the new policy uses.")
         status = "warn" if limits.cautions("mean_weight_z", z) else "pass"
         return Check("mean_weight", status, d.mean_weight_z, sentences[status == "warn"])
     sentences = (
         WITHIN.format(z),
         f"The weights should average 1 and miss it by {z:.1f} standard errors: the propensities are wrong, rows "
-        "are missing, or this log hardly holds what the new policy plays most.",
+        "are missing, or the log has few of the actions that the new policy plays most.",
     )
     return graded("mean_weight", d.mean_weight_z, limits, sentences, ("mean_weight_z", z))
 
 
 def support(best: Estimate, counts: Survey, limits: Thresholds) -> Check:
-    mass, where = best.diagnostics.unsupported_mass, "actions that the old policy never plays"
+    mass, where = best.diagnostics.unsupported_mass, "actions that the logging policy never plays"
     if mass is None and counts.target is not None:
         mass = float(counts.target[counts.logged == 0].sum()) * beyond_chance(counts.logged)
         where = "actions without a single row in this log"
     if mass is None:
-        message = "Whether the new policy plays actions that the old one never does cannot be seen from logged actions."
+        message = "Logged actions do not show whether the new policy plays actions that the logging policy never plays."
         return Check("support", "unknown", None, message)
     message = f"{mass:.1%} of the new policy's decisions are {where}"
     doubt = f"{message}: their reward is unknown."
@@ -278,7 +278,7 @@ def apart(gap: Estimate, interval: Interval, limits: Thresholds) -> tuple[str, f
     return min(by_both, key=STATUSES.index), z, size
 
 
-DISORDER = "The files are not in the order of time, and a stream is not sorted: changes over time are not seen."
+DISORDER = "The files are not in the order of time, and a stream is not sorted: changes over time were not checked."
 NO_FREQUENCIES = Check("frequencies", "unknown", None, "Without propensities, action frequencies cannot be checked.")
 
 
@@ -286,32 +286,44 @@ COME_AND_GO = (
     "; all of these have too few rows, so if actions come and go, say which were eligible (the role eligible, "
     "--eligible)"
 )
+HARDLY = "; it has too few rows, as an action has that is hardly ever played on the rows of the others"
 
 
-def comes_and_goes(gaps: Sequence[float]) -> bool:
-    """Whether the actions that are off, by so many rows each, look as if they could not be taken on every row: several
-    have too few, and none too many."""
-    return len(gaps) > 1 and max(gaps) < 0
+def too_few(gaps: Sequence[float], *, open: bool) -> bool:
+    """Whether actions that are off, by so many rows each, all have too few, and it is not known which were eligible.
+
+    Then logged propensities alone cannot say that they are wrong: the mean of 1 / propensity of an action is below 1
+    as well where it could not be taken, or hardly ever, on the rows that do not show it.
+    """
+    return open and len(gaps) > 0 and max(gaps) < 0
 
 
-def frequencies(off: np.ndarray, gap: Floats, limits: Thresholds, *, gone: bool = False) -> Check:
-    """The share of rows whose action the propensities do not explain, over the actions that are `off` (k,). gone:
-    whether they look as if they came and went."""
+def reason_for(gaps: Sequence[float], *, open: bool) -> str:
+    """What may explain that, the end of a sentence."""
+    return (HARDLY if len(gaps) == 1 else COME_AND_GO) if too_few(gaps, open=open) else ""
+
+
+def frequencies(off: np.ndarray, gap: Floats, limits: Thresholds, *, open: bool = False) -> Check:
+    """The share of rows whose action the propensities do not explain, over the actions that are `off` (k,). open:
+    whether it is not known which actions were eligible; then actions that have `too_few` rows are no refusal, as the
+    mean weight says whether the new policy plays them where they are missing."""
+    gaps = gap[off].tolist()
     share = float(np.abs(gap[off]).sum()) / 2
+    judged = min(share, limits.misplaced[1]) if too_few(gaps, open=open) else share
     sentences = (
         "Every action was taken as often as its propensities say.",
         f"{int(off.sum())} of {len(off)} actions were not taken as often as their propensities say ({share:.1%} of the "
         "rows have actions that the propensities do not explain): the propensities are wrong or rows are missing"
-        f"{COME_AND_GO * gone}.",
+        f"{reason_for(gaps, open=open)}.",
     )
-    return graded("frequencies", share, limits, sentences, ("misplaced", share))
+    return graded("frequencies", share, limits, sentences, ("misplaced", judged))
 
 
 def surprise(mean: float, p: float, limits: Thresholds) -> Check:
     """Whether the logged actions are as likely as the logging policy says that its own actions are."""
     sentences = (
-        "The logged actions are as likely as the old policy says they should be.",
-        f"The logged actions are {'less' if mean < 0 else 'more'} likely under the old policy than it claims, by "
+        "The logged actions are as likely as the logging policy says.",
+        f"The logged actions are {'less' if mean < 0 else 'more'} likely under the logging policy than it says, by "
         f"{abs(mean):.3f} nats per row: the rows were not drawn from it.",
     )
     return graded("surprise", mean, limits, sentences, ("surprise", abs(mean) if p < limits.p_value else 0.0))

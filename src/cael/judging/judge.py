@@ -24,7 +24,6 @@ from cael.judging.checks import (
     NO_FREQUENCIES,
     bias,
     column,
-    comes_and_goes,
     disagreement,
     drifted,
     dropped_rows,
@@ -63,6 +62,7 @@ from cael.log.logged import LoggedData
 
 ROUNDING = 1e-14
 """A standard error that is smaller, as a share of the mean, is rounding of a column without spread."""
+TINY = 1e-300
 FLOOR, SAME_FLOOR = 5, 1.05
 """So many rows with nearly the smallest propensity, within this factor, are a floor and no tail."""
 
@@ -81,7 +81,7 @@ def judge(
     counts, likely = survey_of(answer, target), likeliness(answer)
     rows = single_rows(answer)
     second = answer.second_moment(target) if SecondMoment(target) in answer.index else None
-    rows_alone = answer.n / second if second else None
+    rows_alone = answer.kish / second if second else None
     known = None if second is None else known_rows(answer, target, best, second)
     tails = tail(best, known, ceiling_of(rows), limits)
     normal = tails is None or tails.status == "pass"
@@ -94,7 +94,7 @@ def judge(
         dropped_rows(*kept_rows(answer), limits),
         sensitivity_check(sensitivity_of(answer, target, estimates, headline, level)),
         effective_rows(best, known, limits),
-        unsmoothed(best, rows_alone, limits),
+        unsmoothed(best, rows_alone or seen_rows(answer, target), limits),
         logging_fit(best, limits),
         successes(best, limits),
         largest_row(best, limits),
@@ -128,7 +128,13 @@ def kept_rows(answer: Answer) -> tuple[int, int]:
 def single_rows(answer: Answer) -> LoggedData | None:
     """The log, or a sample of one in files, for checks that look at single rows."""
     log = answer.log
-    return log.log if isinstance(log, Held) else answer.once(("rows", answer.number), lambda: sampled(log))
+    if isinstance(log, Held):
+        return log.log if not log.weighted else answer.once(("alike", answer.number), log.log.alike)
+    rows = answer.once("rows", lambda: sampled(log))
+    if rows is None:
+        return None
+    measured = rows.measured(log.measures[0]) if log.measures else rows
+    return measured.alike()
 
 
 def mean_weights(answer: Answer, target: int, best: Estimate, limits: Thresholds, *, normal: bool) -> Check | None:
@@ -149,13 +155,18 @@ def mean_weights(answer: Answer, target: int, best: Estimate, limits: Thresholds
     return both[0] if both else None
 
 
+def seen_rows(answer: Answer, target: int) -> float | None:
+    """n / E w^2 as the weights of the log show it, where a policy is not known; None without weights."""
+    return answer.effective_size(Weight(target)) if Weight(target) in answer.index else None
+
+
 def known_rows(answer: Answer, target: int, best: Estimate, second: float) -> float | None:
     """n / E W^2 of the weights that were used, by both policies; None where it is not known. second: of w = pi / mu."""
     d = best.diagnostics
     if d.embedding is not None and d.pooled is not None:
-        return best.n / d.pooled.second
+        return answer.kish / d.pooled.second
     plain = answer.effective_size(Weight(target))
-    return best.n / second if second > 0 and d.effective_sample_size in (plain, None) else None
+    return answer.kish / second if second > 0 and d.effective_sample_size in (plain, None) else None
 
 
 def ceiling_of(log: LoggedData | None) -> float:
@@ -208,10 +219,12 @@ def half_width_of(answer: Answer, target: int, best: Estimate, level: float) -> 
 
 def survey_of(answer: Answer, target: int | None = None) -> Survey:
     """What the pass counted, by action; the mass of a target where there is one that is known."""
-    sums, known = answer.partial.actions, answer.log.logging is not None
+    sums, known, scale = answer.partial.actions, answer.log.logging is not None, answer.scale
+    variance = np.maximum(sums.variance, sums.seen) * (scale**2 * answer.cluster_effect)
     return Survey(
-        sums.rows, sums.expected if known else None, sums.variance * answer.cluster_effect if known else None,
-        None if target is None or not answer.targets[target].complete else answer.partial.masses[target] / answer.n,
+        sums.rows, sums.expected * scale if known else None, variance if known else None,
+        None if target is None or not answer.targets[target].complete else answer.mean_mass(target),
+        sums.counted * scale,
     )  # fmt: skip
 
 
@@ -230,13 +243,18 @@ def tested_actions(answer: Answer, counts: Survey, limits: Thresholds) -> Tested
     """By the counts where the logging policy is known, else by the mean of 1/mu; None without propensities."""
     if not answer.log.has_propensities:
         return None
-    logged = counts.logged
+    logged = counts.counted
     if counts.expected is not None and counts.variance is not None:
-        p_values = count_p_values(logged, counts.expected, counts.variance, answer.n)
+        # Sums of sampling weights are counts of as many rows as they vary like.
+        fewer = counts.expected / np.maximum(counts.variance, TINY) if answer.weighted else np.ones(len(logged))
+        p_values = count_p_values(logged * fewer, counts.expected * fewer, counts.variance * fewer**2, answer.n)
         return Tested(counts.expected, p_values, np.ones(len(logged), dtype=bool))
-    sums = answer.partial.actions
-    mean, share, error = inverse_means(sums.inverse, sums.squares, sums.eligible, answer.n, answer.cluster_effect)
-    tested = (logged >= limits.least_count) & (error > 0)
+    sums, scale = answer.partial.actions, answer.scale
+    first, second, there = sums.inverse * scale, sums.squares * scale**2, sums.eligible * scale
+    if answer.weighted:  # at most: a row on which the action was not taken has s^2
+        second = second + answer.n**2 / answer.kish + 2 * first - there
+    mean, share, error = inverse_means(first, second, there, answer.n, answer.cluster_effect)
+    tested = (counts.logged >= limits.least_count) & (error > 0)
     z = np.divide(mean - share, error, out=np.zeros_like(mean), where=tested)
     # Rows of an action in a log with correct propensities: logged / mean, if the mean is off by a factor.
     expected = np.divide(logged * share, mean, out=np.zeros_like(mean), where=mean > 0)
@@ -248,8 +266,8 @@ def frequencies_of(answer: Answer, counts: Survey, limits: Thresholds) -> Check:
     if actions is None:
         return NO_FREQUENCIES
     off = (holm(actions.p_values) < limits.p_value) & actions.tested
-    gap = (counts.logged - actions.expected) / answer.n
-    return frequencies(off, gap, limits, gone=setless(answer) and comes_and_goes(gap[off].tolist()))
+    gap = (counts.counted - actions.expected) / answer.n
+    return frequencies(off, gap, limits, open=setless(answer))
 
 
 def setless(answer: Answer) -> bool:
@@ -338,6 +356,6 @@ def block_numbers(answer: Answer, count: int) -> Ints:
 def drift(answer: Answer, blocks: int, coefficients: Floats) -> tuple[float, float]:
     """(last fifth minus the rest, p-value) of a column, from so many blocks."""
     stretches = [stretch.moments for stretch in answer.partial.stretches]
-    count = np.array([moments.n for moments in stretches], dtype=np.float64)
+    count = np.array([moments.total * answer.scale for moments in stretches], dtype=np.float64)
     mean = np.array([moments.mean for moments in stretches]) @ coefficients
     return drift_of(count, mean, block_numbers(answer, blocks), answer.cluster_effect)

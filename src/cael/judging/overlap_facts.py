@@ -18,7 +18,7 @@ def overlap_of(answer: Answer, target: int) -> Overlap | None:
     tally, n, survey = answer.tally(weight), answer.n, survey_of(answer, target)
     total, empty = answer.mean(weight) * n, survey.logged == 0
     edges, counts, shares = tally.histogram(total)
-    mass = answer.partial.masses[target] / n
+    mass = answer.mean_mass(target)
     return Overlap(
         n=n, n_actions=len(survey.logged), effective_rows=answer.effective_size(weight),
         mean_weight=answer.mean(weight), max_weight=tally.largest, zero_share=tally.zeros / n,
@@ -26,7 +26,7 @@ def overlap_of(answer: Answer, target: int) -> Overlap | None:
         shares=shares,
         actions=tuple(
             ActionOverlap(
-                int(a), int(survey.logged[a]), None if survey.expected is None else float(survey.expected[a]),
+                int(a), round(float(survey.counted[a])), None if survey.expected is None else float(survey.expected[a]),
                 float(mass[a]),
             )
             for a in np.argsort(-np.round(mass, 12), kind="stable")[:MOST_ACTIONS]

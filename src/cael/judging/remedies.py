@@ -10,8 +10,9 @@ EXPLORE = (
     "Explore more where the new policy goes: the number rests on the reward model there, and more rows would hardly "
     "help."
 )
+PROPENSITIES = "Log the propensity of every decision: estimated ones can be wrong by more than the lift allows."
 ADVICE = {
-    "evidence": "Log the propensity of every decision, so that rows and not a model decide.",
+    "evidence": PROPENSITIES,
     "effective_rows": "Collect more rows, explore more, or evaluate a policy nearer to the logging policy.",
     "smoothed_rows": "Collect more rows, explore more, or evaluate a policy nearer to the logging policy.",
     "unsmoothed_rows": EXPLORE,
@@ -29,9 +30,9 @@ ADVICE = {
     "action_effect": "Check that actions and rewards come from the same rows; if they do, collect more rows.",
     "drift": "Evaluate a shorter and recent period, or compare the periods (windows).",
     "bias": EXPLORE,
-    "dropped": "Mend the rows that were left out instead of dropping them.",
+    "dropped": "Correct the invalid rows instead of leaving them out.",
     "trained_here": "Evaluate on rows that the policy's model was not trained on.",
-    "sensitivity": "Log the propensities: estimated ones can be wrong by more than the lift survives.",
+    "sensitivity": PROPENSITIES,
     "logging_fit": "Log the probabilities of all actions, or give the logging policy.",
     "calibration": "Use the estimator whose intervals held on planted rewards.",
 }

@@ -34,7 +34,7 @@ from cael.inference.lift import lift_of
 from cael.judging.verdict import Check
 
 TOLD = ("SNDR", "SNIPS")
-"""Where the estimate itself is no normalised mean, the sensitivity of the first of these that is there is told."""
+"""Where the estimate itself is not a normalised mean, the sensitivity is that of the first of these that is there."""
 EXAMPLE = 1.5
 MOST = 1e3
 """Larger factors count as this one."""

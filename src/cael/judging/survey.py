@@ -32,14 +32,16 @@ SINGULAR = 1e-12
 @final
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """What a pass over the rows counted, by action, (k,) each: logged: rows. expected: the sum over rows of the logging
-    policy's probability, and variance: of the count around it (both None where only the logged action's propensity is
-    known). target: the target's mean probability (None: not known)."""
+    """What a pass over the rows counted, by action, (k,) each: logged: rows. counted: the same by sampling weights with
+    mean 1. expected: the sum over rows of the logging policy's probability, and variance: of what was counted around it
+    (both None where only the logged action's propensity is known). target: the target's mean probability (None: not
+    known)."""
 
     logged: Floats
     expected: Floats | None
     variance: Floats | None
     target: Floats | None
+    counted: Floats
 
 
 def count_p_values(logged: Floats, expected: Floats, variance: Floats, n: int) -> Floats:

@@ -40,13 +40,14 @@ def trained_here(answer: Answer, target: int, limits: Thresholds) -> Check | Non
         return None
     log, piece = sample.log, sample.piece
     p = logged_probability(sample.policy(answer.targets[target]), piece.batch())
-    z = known_chance(log.contexts, log.actions, log.rewards, p)
+    rows = log.rows_alike()
+    z = known_chance(log.contexts[rows], log.actions[rows], log.rewards[rows], p[rows])
     if z is None:
         return None
     sentences = (
         f"Nothing shows that the model behind the policy was trained on these rows (z = {z:.1f}).",
-        f"The model behind the policy knows the chance in these rewards (z = {z:.1f}), as if it was trained on these "
-        "rows: the number is too good. Train it on some rows and evaluate it on others.",
+        f"The model behind the policy predicts the noise of these rewards (z = {z:.1f}), as if it was trained on these "
+        "rows: the estimate is too high. Train it on some rows and evaluate it on others.",
     )
     status = limits.status("trained_here", z)
     return Check("trained_here", status, z, sentences[status != "pass"])

@@ -17,8 +17,8 @@ LEVELS = ("ok", "caution", "refuse")
 STATUSES = ("pass", "unknown", "warn", "fail")
 MEANING = {
     "ok": "All checks passed.",
-    "caution": "The number may be used with the doubts below in mind.",
-    "refuse": "Do not decide on this number.",
+    "caution": "Use the number with the doubts below in mind.",
+    "refuse": "Do not base a decision on this number.",
 }
 
 

@@ -140,6 +140,8 @@ def sound_policy(entry: Any, logging: Policy | None) -> LearnedPolicy:
 def read_document(path: str | Path, version: str) -> Any:
     """The entry of a JSON file of this format, as it was saved."""
     name = name_of(version)
+    if not Path(path).is_file():
+        raise PolicyError(f"there is no file {path} with a {WHAT[name]}.")
     try:
         document = json.loads(Path(path).read_text("utf-8"))
         found = document["format"]

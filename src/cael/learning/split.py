@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from cael.engine.drawn import Sample, sample_in_memory, sample_of, with_logging
-from cael.errors import InputError, LogError
+from cael.errors import InputError, LogError, NeedsError
 from cael.log.held import Held
 from cael.log.keys import SALT, seeded
 from cael.log.logged import LoggedData
@@ -31,6 +31,11 @@ class Split:
 
 def split_of(log: Any, share: float, most: int, seed: int) -> Split:
     """A share of the rows is kept for the certificate, and more where learning takes at most so many rows."""
+    if log.weighted:
+        raise NeedsError(
+            "learn needs rows that count alike, and this log has sampling weights. Learn from the log before rows were "
+            "left out."
+        )
     if not 0.05 <= share <= 0.95:
         raise InputError(f"certify must be a share of the rows in [0.05, 0.95]; got {share!r}.")
     more = () if isinstance(log, Held) or log.logging is None else log.logging.columns

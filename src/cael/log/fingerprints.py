@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from cael.log.logged import LoggedData
 
 
+ARRAYS = (
+    "contexts", "actions", "rewards", "propensities", "action_features", "clusters", "timestamps", "sampling_weights",
+)  # fmt: skip
+
+
 def digest_of(log: LoggedData) -> str:
     """SHA-256 of everything in a log."""
     digest = hashlib.sha256(repr(log).encode())
@@ -23,7 +28,7 @@ def digest_of(log: LoggedData) -> str:
         samples = log.take(np.unique(np.linspace(0, len(log) - 1, 64).astype(np.intp)))
         for batch in samples.batches(width=log.n_actions):
             _add(digest, np.ascontiguousarray(probabilities(log.logging, batch)))
-    for name in ("contexts", "actions", "rewards", "propensities", "action_features", "clusters", "timestamps"):
+    for name in ARRAYS:
         array = getattr(log, name)
         if array is not None:
             digest.update(f"{name}{array.shape}{array.dtype}".encode())

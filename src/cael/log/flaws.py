@@ -10,7 +10,8 @@ from functools import cached_property
 from typing import final
 
 from cael.errors import LogError
-from cael.io.cells import Flaw, sentence
+from cael.io.cell_advice import NO_REWARD, SEVERAL, advice_of
+from cael.io.cells import MISSING, Flaw, sentence
 
 SHOWN = 5
 """Rows that a message names."""
@@ -76,7 +77,8 @@ class Numbering:
 @final
 @dataclass(frozen=True)
 class RowReport:
-    """What is wrong with the rows of a log. read, bad: rows, and those of them that have a flaw. order: of columns."""
+    """What is wrong with the rows of a log. read, bad: rows, and those of them that have a flaw. order: of columns.
+    reward: that of the rewards."""
 
     name: str
     read: int
@@ -84,6 +86,7 @@ class RowReport:
     flaws: tuple[Flaws, ...]
     rows: Numbering
     order: Sequence[str] = ()
+    reward: str | None = None
 
     @property
     def sorted(self) -> list[Flaws]:
@@ -99,6 +102,18 @@ class RowReport:
             for flaws in self.sorted
         )
 
+    @property
+    def advice(self) -> list[str]:
+        """What to do about what is often written so, each once."""
+        return [*dict.fromkeys(advice for flaws in self.sorted if (advice := self._advice(flaws)))]
+
+    def _advice(self, flaws: Flaws) -> str:
+        if flaws.what.startswith(REPEATS):
+            return SEVERAL.format(flaws.column)
+        if flaws.what == MISSING and flaws.column == self.reward:
+            return NO_REWARD
+        return advice_of(flaws.what, flaws.example)
+
     def settled(self, drop_invalid: bool) -> tuple[tuple[tuple[str, int], ...], list[str]]:
         """Why rows are left out, and what to say about it; an error where nobody asked for that."""
         if not self.flaws:
@@ -106,7 +121,8 @@ class RowReport:
         if not drop_invalid:
             raise LogError(
                 f"{self.name}: {self.bad:,} of {self.read:,} rows are invalid: {self.reasons}. Rows are counted "
-                "from 0. Correct them, or leave them out knowingly with drop_invalid=True (--drop-invalid)."
+                f"from 0. {''.join(f'{advice} ' for advice in self.advice)}Correct them, or leave them out knowingly "
+                "with drop_invalid=True (--drop-invalid)."
             )
         twice = tuple(flaws for flaws in self.flaws if flaws.what.startswith(REPEATS))
         if twice:

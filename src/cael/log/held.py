@@ -59,7 +59,7 @@ class Run:
             at_rows(log.cluster_keys, part), at_rows(log.timestamps, part),
             tuple((labels, codes[part]) for labels, codes in self.segments), (), len(batch), log.n_actions,
             log.action_features, 0, part.start, batch.rows, batch.draw_numbers, eligible=batch.eligible,
-            metrics=values[1:], cut=cut,
+            metrics=values[1:], cut=cut, sampling=at_rows(log.sampling_weights, part),
         )  # fmt: skip
 
 
@@ -81,6 +81,7 @@ class Held:
     clustered: bool = field(init=False)
     timed: bool = field(init=False)
     has_eligible: bool = field(init=False)
+    weighted: bool = field(init=False)
     client: ClassVar[Any] = None
     predictions: ClassVar[Any] = None
     numeric_contexts: ClassVar[bool] = True
@@ -99,6 +100,7 @@ class Held:
             clustered=log.clusters is not None,
             timed=log.timestamps is not None,
             has_eligible=log.eligible is not None,
+            weighted=log.sampling_weights is not None,
         )
 
     @property

@@ -16,13 +16,19 @@ from cael.log import row_checks as checks
 from cael.log.batch import BATCH_BYTES, FEW, Batch
 from cael.log.eligible import Eligible, eligible_of
 from cael.log.fingerprints import LogKey, digest_of, key_of
-from cael.log.keys import folds_of_keys, label_keys
+from cael.log.keys import folds_of_keys, label_keys, seeded
 from cael.log.measure import Measure, known_measures
 from cael.policies.given import PolicyLike, as_policy
 from cael.policies.labelled import Names, is_frame, refuse_other_indexes
 from cael.policies.policy import Policy, logged_probability, probabilities
 
-PER_ROW = ("contexts", "actions", "rewards", "propensities", "clusters", "cluster_keys", "timestamps", "places")
+PER_ROW = (
+    "contexts", "actions", "rewards", "propensities", "clusters", "cluster_keys", "timestamps", "places",
+    "sampling_weights",
+)  # fmt: skip
+
+ALIKE = 0xA11CE
+"""Another stream of numbers than those of folds and samples."""
 
 
 @final
@@ -46,6 +52,8 @@ class LoggedData:
     eligible : the actions that could be taken on each row, where these are not all: a list of action numbers for each
         row, a boolean mask (n, k), or `Eligible.by_period(periods, {period: actions})`. Equal sets are kept once.
         Policies given by name or by scores then play eligible actions alone.
+    sampling_weights : (n,) how many decisions each row stands for, where not all were kept: 10 on rows of which a tenth
+        was. Every mean over rows is then a weighted one; the scale does not matter.
     metrics : further rewards by name, each (n,) finite numbers, for `evaluate(..., metrics=[...])`.
     copy : False keeps the caller's arrays, as read-only views, where their types allow; it halves the memory, and the
         caller promises not to change them.
@@ -66,6 +74,7 @@ class LoggedData:
     action_features: Floats | None
     clusters: Ints | None
     timestamps: Array | None
+    sampling_weights: Floats | None
     rows: slice | Ints
     cluster_keys: Array | None
     places: Ints | None
@@ -85,12 +94,13 @@ class LoggedData:
         clusters: ArrayLike | None = None,
         timestamps: ArrayLike | None = None,
         eligible: Any = None,
+        sampling_weights: ArrayLike | None = None,
         metrics: Mapping[str, ArrayLike] | None = None,
         copy: bool = True,
     ) -> None:
         refuse_other_indexes(
             contexts=contexts, actions=actions, rewards=rewards, propensities=propensities, clusters=clusters,
-            timestamps=timestamps,
+            timestamps=timestamps, sampling_weights=sampling_weights,
         )  # fmt: skip
         r = checks.vector("rewards", rewards, None)
         n = len(r)
@@ -110,6 +120,7 @@ class LoggedData:
             "clusters": None if clusters is None else checks.clusters_of(clusters, n),
             "cluster_keys": None if clusters is None else label_keys(np.asarray(clusters)),
             "timestamps": None if timestamps is None else checks.timestamps_of(timestamps, n),
+            "sampling_weights": None if sampling_weights is None else checks.sampling_weights_of(sampling_weights, n),
         }
         settle(self, **{name: None if array is None else frozen(array, copy=copy) for name, array in checked.items()})
         k = checks.count_actions(n_actions, a, policy, features, getattr(eligible, "n_actions", None))
@@ -147,7 +158,15 @@ class LoggedData:
         return len(self.actions)
 
     def __repr__(self) -> str:
-        optional = ("propensities", "logging", "action_features", "clusters", "timestamps", "eligible")
+        optional = (
+            "propensities",
+            "logging",
+            "action_features",
+            "clusters",
+            "timestamps",
+            "eligible",
+            "sampling_weights",
+        )
         known = [name for name in optional if getattr(self, name) is not None]
         known += [f"metrics={', '.join(name for name, _ in self.metrics)}"] if self.metrics else []
         sizes = f"n={len(self)}, n_actions={self.n_actions}, context_dim={self.contexts.shape[1]}"
@@ -281,6 +300,31 @@ class LoggedData:
         """The log, which then knows its table."""
         settle(self, _table=table)
         return self
+
+    @cached_property
+    def counted(self) -> Floats | None:
+        """(n,) how often each row counts beside the others: the sampling weights with mean 1; None without."""
+        s = self.sampling_weights
+        return None if s is None else np.asarray(s / s.mean())
+
+    def rows_alike(self, seed: int = 0) -> Ints:
+        """A sample of row numbers that count alike: each is kept with a chance in proportion to its sampling weight."""
+        if self.sampling_weights is None:
+            return np.arange(len(self))
+        chance = seeded(self.whole.draw_numbers.astype(np.uint64), seed, ALIKE) / 2.0**64
+        return np.flatnonzero(chance < self.sampling_weights / self.sampling_weights.max())
+
+    def alike(self, seed: int = 0) -> LoggedData | None:
+        """The log of `rows_alike`; the log itself without sampling weights; None where fewer than two rows are left."""
+        if self.sampling_weights is None:
+            return self
+        rows = self.rows_alike(seed)
+        return self.take(rows)._with(sampling_weights=None) if len(rows) > 1 else None
+
+    @property
+    def mean_reward(self) -> float:
+        """The mean of the rewards, by sampling weights where there are any."""
+        return float(self.rewards.mean() if self.counted is None else (self.rewards * self.counted).mean())
 
     @property
     def row_numbers(self) -> Ints:

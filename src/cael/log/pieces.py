@@ -55,6 +55,7 @@ class Door:
             roles.action,
             roles.reward,
             roles.propensity,
+            roles.sampling_weight,
             roles.cluster,
             roles.timestamp,
             roles.id,
@@ -95,7 +96,7 @@ class Piece:
     codes (n,)) for each column. read: rows of the batch. file, first: the number of the file, and of the first row in
     it. numbers: of the rows in a log in memory. known_places: of the rows, where `first` does not tell them. ids: (n,)
     64-bit hashes of the decisions' ids. eligible: the actions that could be taken; None: all. metrics: (n,)
-    each, further rewards, and cut: how many of the reward and of them lie above their caps.
+    each, further rewards, and cut: how many of the reward and of them lie above their caps. sampling: (n,) weights.
     """
 
     source: Source | None
@@ -119,6 +120,7 @@ class Piece:
     eligible: Eligible | None = None
     metrics: tuple[Floats, ...] = ()
     cut: tuple[int, ...] = ()
+    sampling: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -140,13 +142,18 @@ class Piece:
         """(n,) 64 bits that rows of one cluster share, or that are the row's own: its place in the files."""
         return self.places.astype(np.uint64) if self.clusters is None else self.clusters
 
+    @property
+    def counted(self) -> Floats:
+        """(n,) how often each row counts: its sampling weight, or 1."""
+        return np.ones(len(self)) if self.sampling is None else self.sampling
+
     def folds(self, count: int, seed: int) -> Ints:
         """The fold (n,) of each row."""
         return folds_of_keys(self.keys, count, seed)
 
     def only(self, rows: Ints) -> Piece:
         """The piece without all other rows of its batch, of which none was left out before."""
-        per_row = ("actions", "rewards", "propensities", "contexts", "clusters", "times", "ids")
+        per_row = ("actions", "rewards", "propensities", "contexts", "clusters", "times", "ids", "sampling")
         return replace(
             self, rows=rows, eligible=None if self.eligible is None else self.eligible.part(rows),
             segments=tuple((labels, codes[rows]) for labels, codes in self.segments),
@@ -214,6 +221,7 @@ def row_arrays(
     arrays = {
         "actions": actions[0], "rewards": rewards, "propensities": propensities, "contexts": contexts,
         "clusters": read(roles.cluster, clusters), "times": read(roles.timestamp, _times), "ids": read(roles.id, ids),
+        "sampling": read(roles.sampling_weight, _sampling),
     }  # fmt: skip
     metrics = {column: read(column, numbers_of) for column in roles.metric or ()}
     segments = tuple(segment_of(name, source) for name in door.segments)
@@ -260,6 +268,12 @@ def _propensities(column: str, source: Source) -> tuple[Floats, list[Flaw]]:
     chunks = source.chunks(column)
     propensities = numbers_of_chunks(column, source, chunks, 1 / LARGEST, 1.0)
     return cells.propensities(column, chunks) if propensities is None else (propensities, [])
+
+
+def _sampling(column: str, source: Source) -> tuple[Floats, list[Flaw]]:
+    chunks = source.chunks(column)
+    weights = numbers_of_chunks(column, source, chunks, 1 / LARGEST, LARGEST)
+    return cells.sampling_weights(column, chunks) if weights is None else (weights, [])
 
 
 def numbers_of(column: str, source: Source) -> tuple[Floats, list[Flaw]]:

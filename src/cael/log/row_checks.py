@@ -100,6 +100,13 @@ def propensities_of(values: ArrayLike, n: int) -> Floats:
     return array
 
 
+def sampling_weights_of(values: ArrayLike, n: int) -> Floats:
+    array = vector("sampling_weights", values, n)
+    advice = "A row stands for so many decisions: leave out rows that stand for none."
+    refuse_rows(array < 1 / LARGEST, array, "sampling_weights must be above 0", advice, error=LogError)
+    return array
+
+
 def clusters_of(values: ArrayLike, n: int) -> Ints:
     array = np.asarray(values)
     _one_entry_per_row("clusters", array, n)

@@ -117,7 +117,8 @@ class ScannedLog:
     @property
     def known(self) -> list[str]:
         """What is known beside actions and rewards."""
-        roles = [role for role in ("propensity", "cluster", "timestamp") if getattr(self.columns, role) is not None]
+        named = ("propensity", "cluster", "timestamp", "sampling_weight")
+        roles = [role for role in named if getattr(self.columns, role) is not None]
         roles += ["eligible"] if self.has_eligible else []
         return [*roles, "logging"] if self.given_logging is not None else roles
 
@@ -207,6 +208,11 @@ class ScannedLog:
     def clustered(self) -> bool:
         """Whether rows have clusters."""
         return self.columns.cluster is not None
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows have sampling weights."""
+        return self.columns.sampling_weight is not None
 
     @property
     def timed(self) -> bool:
@@ -307,7 +313,9 @@ class ScannedLog:
         read = sum(sums.read.values())
         # Rows that another portion of the log holds are not read here, and are not wrong.
         bad = min(read - sums.rows, sum(flaws.count for flaws in sums.flaws.values()))
-        return RowReport(self.source.name, read, bad, tuple(sums.flaws.values()), rows, self.columns.listed())
+        return RowReport(
+            self.source.name, read, bad, tuple(sums.flaws.values()), rows, self.columns.listed(), self.columns.reward
+        )  # fmt: skip
 
     def most_clusters(self, columns: int) -> int:
         """So many clusters are kept apart at most."""
@@ -327,7 +335,8 @@ def csv_types(table: Source, roles: Columns) -> dict[str, Any]:
 
     if table.files[0].format != "csv":
         return {}
-    numeric = {str(roles.reward), str(roles.propensity), *(roles.contexts or ()), *(roles.metric or ())}
+    named = (roles.reward, roles.propensity, roles.sampling_weight)
+    numeric = {*map(str, named), *(roles.contexts or ()), *(roles.metric or ())}
     labels = {roles.action, roles.cluster, roles.id, *(roles.segment or ())}
     parts = {name for file in table.files for name, _ in file.parts}
     types: dict[str, Any] = {}

@@ -43,6 +43,13 @@ class Sums:
         """The sums with products over all actions, which an additive model needs."""
         return replace(self, xx=self.xx.sum(axis=0)[None], xr=self.xr.sum(axis=0)[None])
 
+    def times(self, scale: float) -> Sums:
+        """Of rows that count so many times as much."""
+        return Sums(
+            self.counts * scale, self.x * scale, self.r * scale, self.xx * scale, self.xr * scale, self.rr * scale,
+            self.x_shift, self.r_shift,
+        )  # fmt: skip
+
     def plus(self, other: Sums, sign: int = 1) -> Sums:
         return Sums(
             self.counts + sign * other.counts, self.x + sign * other.x, self.r + sign * other.r,
@@ -89,18 +96,33 @@ class Summing:
         self.r, self.rr = np.zeros((m, f * k)), np.zeros((m, f))
         self.xx, self.xr = np.zeros((g, d, d)), np.zeros((m, g, d))
 
-    def add(self, part: Ints, actions: Ints, contexts: Floats, rewards: Sequence[Floats]) -> None:
-        """rewards: m arrays (n,)."""
+    def add(
+        self, part: Ints, actions: Ints, contexts: Floats, rewards: Sequence[Floats], sampling: Floats | None = None
+    ) -> None:
+        """rewards: m arrays (n,). sampling: (n,) weights of the rows."""
         x = contexts - self.x_shift
         r = np.stack([column - shift for column, shift in zip(rewards, self.r_shifts, strict=True)])
         cell, size = part * self.k + actions, self.f * self.k
-        self.counts += np.bincount(cell, minlength=size)
+        self.counts += np.bincount(cell, weights=sampling, minlength=size)
+        if sampling is not None:  # sums of products of what is multiplied by a root are sums by weight
+            self._weighted(part, cell, x, r, sampling)
+            return
         for at, column in enumerate(r):
             self.r[at] += np.bincount(cell, weights=column, minlength=size)
             self.rr[at] += np.bincount(part, weights=column * column, minlength=self.f)
         for column in range(x.shape[1]):
             self.x[:, column] += np.bincount(cell, weights=x[:, column], minlength=size)
         self._products(cell if self.by_action else part, x, r)
+
+    def _weighted(self, part: Ints, cell: Ints, x: Floats, r: Floats, sampling: Floats) -> None:
+        """The sums of rows with sampling weights."""
+        root, size = np.sqrt(sampling), self.f * self.k
+        for at, column in enumerate(r):
+            self.r[at] += np.bincount(cell, weights=sampling * column, minlength=size)
+            self.rr[at] += np.bincount(part, weights=sampling * column * column, minlength=self.f)
+        for column in range(x.shape[1]):
+            self.x[:, column] += np.bincount(cell, weights=sampling * x[:, column], minlength=size)
+        self._products(cell if self.by_action else part, root[:, None] * x, root * r)
 
     def _products(self, group: Ints, x: Floats, r: Floats) -> None:
         """x'x and x'r of the rows of each group; where these are short, column by column."""

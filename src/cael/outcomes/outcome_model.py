@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cael.common.types import Array, Floats, Ints, all_finite, frozen, settle
-from cael.errors import InputError
+from cael.errors import InputError, NeedsError
 from cael.log.batch import FEW, Batch, chunks
 from cael.log.logged import LoggedData
 from cael.policies.gate import last_row
@@ -72,9 +72,11 @@ def _mean(q: Floats, batch: Batch) -> Floats:
 
 
 class OutcomeModel(ABC):
-    """Settings of a model; `fit` trains one and leaves the settings as they were."""
+    """Settings of a model; `fit` trains one and leaves the settings as they were. trains: whether it learns from the
+    log. weighs: whether it then counts each row by its sampling weight (`log.sampling_weights`)."""
 
     trains: ClassVar[bool] = True
+    weighs: ClassVar[bool] = False
 
     @abstractmethod
     def fit(self, log: LoggedData, seed: int) -> FittedOutcome:
@@ -184,11 +186,21 @@ class Trained:
 
 def train(log: LoggedData, model: OutcomeModel, folds: int, seed: int) -> Trained:
     """Train a model on the log, cross-fitted where something is trained and folds >= 2."""
+    refuse_unweighing(model, log)
     if not model.trains or folds < 2:
         return Trained(log, ((None, model.fit(log, seed)),), cross_fitted=False if model.trains else None)
     held_out = list(log.folds(folds, seed))
     parts = tuple(zip(held_out, model.fit_without(log, held_out, seed), strict=True))
     return Trained(log, parts, cross_fitted=True)
+
+
+def refuse_unweighing(model: OutcomeModel, log: LoggedData) -> None:
+    """An error where a model would count rows alike that do not count alike."""
+    if log.sampling_weights is not None and model.trains and not model.weighs:
+        raise NeedsError(
+            f"it needs rows that count alike to train {model!r}, and this log has sampling weights. Use Ridge, or a "
+            "scikit-learn model whose fit takes sample_weight."
+        )
 
 
 def outcome_terms(log: LoggedData, policy: Policy, model: OutcomeModel, folds: int, seed: int) -> OutcomeTerms:

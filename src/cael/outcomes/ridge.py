@@ -6,13 +6,13 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 
 from cael.common.types import Array, Floats, Ints
 from cael.errors import InputError, choose
-from cael.log.batch import chunks
+from cael.log.batch import at_rows, chunks
 from cael.log.keys import fold_of_each, parts_of_keys
 from cael.log.logged import LoggedData
 from cael.outcomes.action_sums import Summing, Sums, total
@@ -59,6 +59,7 @@ class Ridge(OutcomeModel):
     Ridge(alpha=2.0, actions='auto', interactions='auto')
     """
 
+    weighs: ClassVar[bool] = True
     alpha: float | str = "auto"
     actions: str = "auto"
     interactions: bool | str = "auto"
@@ -111,7 +112,7 @@ class Ridge(OutcomeModel):
         shifts = first.contexts.mean(axis=0), (float(first.rewards.mean()),)
         sums = Summing(parts, log.n_actions, *shifts, by_action=by_action)
         for rows, batch in zip(chunks(len(log), d + 1), log.batches(d + 1), strict=True):
-            sums.add(part[rows], batch.actions, batch.contexts, (batch.rewards,))
+            sums.add(part[rows], batch.actions, batch.contexts, (batch.rewards,), at_rows(log.counted, rows))
         return sums.done()
 
 

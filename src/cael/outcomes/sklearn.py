@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
@@ -30,6 +30,7 @@ class Logistic(OutcomeModel):
     Logistic(C=0.5, actions='auto')
     """
 
+    weighs: ClassVar[bool] = True
     C: float = 1.0
     actions: str = "auto"
 
@@ -51,7 +52,7 @@ class Logistic(OutcomeModel):
         if reward.min() == reward.max():
             nothing = AdditiveOutcome(_logit_of_constant(reward), np.zeros(len(mean)), np.zeros(log.n_actions))
             return LogitOutcome(nothing)
-        model = LogisticRegression(C=self.C, max_iter=2000).fit(design, reward)
+        model = LogisticRegression(C=self.C, max_iter=2000).fit(design, reward, log.counted)
         weights, d = model.coef_[0], len(mean)
         slope = weights[:d] / scale
         effect = np.asarray(table @ weights[d:]).ravel()
@@ -102,6 +103,7 @@ class Boosting(OutcomeModel):
     learning_rate: float = 0.1
     max_leaf_nodes: int = 31
     min_samples_leaf: int = 20
+    weighs: ClassVar[bool] = True
 
     def fit(self, log: LoggedData, seed: int) -> FittedOutcome:
         from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
@@ -137,6 +139,12 @@ class SklearnOutcome(OutcomeModel):
 
     model: Any
     actions: str = "auto"
+
+    @property
+    def weighs(self) -> bool:  # type: ignore[override]
+        from sklearn.utils.validation import has_fit_parameter
+
+        return bool(has_fit_parameter(self.model, "sample_weight"))
 
     def __post_init__(self) -> None:
         choose("actions", self.actions, ACTION_INPUTS)
@@ -221,7 +229,7 @@ def _train(model: Any, inputs: PairInputs, log: LoggedData) -> Any:
         raise LogError(
             f"{type(model).__name__}: all rewards of a training fold are {reward[0]:g}; use Ridge or fewer folds."
         )
-    return model.fit(x, reward)
+    return model.fit(x, reward) if log.counted is None else model.fit(x, reward, sample_weight=log.counted)
 
 
 def _binary(log: LoggedData, name: str) -> Floats:

@@ -72,29 +72,46 @@ def _squares(pi: Floats, mu: Floats) -> Floats:
     return np.divide(pi**2, mu, out=np.zeros_like(pi), where=mu > 0)
 
 
-def totals(policy: Policy, batch: Batch, of: Callable[[Floats], Floats] = lambda p: p) -> Floats:
-    """The sum over rows of a function of the policy's probability of each action, (k,); by default of itself."""
+def totals(
+    policy: Policy, batch: Batch, of: Callable[[Floats], Floats] = lambda p: p, sampling: Floats | None = None
+) -> Floats:
+    """The sum over rows of a function of the policy's probability of each action, (k,); by default of itself. sampling:
+    (b,) weights of the rows."""
     fixed = fixed_on(policy, batch)
     if fixed is not None:
-        return len(batch) * of(fixed)
+        return (len(batch) if sampling is None else float(sampling.sum())) * of(fixed)
     listed = support(policy, batch)
+    s = np.ones(len(batch)) if sampling is None else sampling
     if listed is None:
-        sums = np.zeros(batch.n_actions)
+        sums, at = np.zeros(batch.n_actions), 0
         for part in batch.parts():
-            sums += of(probabilities(policy, part)).sum(axis=0)
+            p, at = of(probabilities(policy, part)), at + len(part)
+            sums += p.sum(axis=0) if sampling is None else s[at - len(part) : at] @ p
         return sums
     rest = listed.rest[:, None]
     there = listed.actions >= 0
-    more = np.where(there, of(np.where(there, listed.probabilities, rest)) - of(rest), 0.0)
+    more = np.where(there, of(np.where(there, listed.probabilities, rest)) - of(rest), 0.0) * s[:, None]
     named = np.bincount(np.maximum(listed.actions, 0).ravel(), more.ravel(), batch.n_actions)
-    every = of(listed.rest)
+    every = of(listed.rest) * s
     others = float(every.sum()) if listed.eligible is None else listed.eligible.spread(every)
     return np.maximum(named + others, 0.0)
+
+
+def squares(p: Floats) -> Floats:
+    """p^2."""
+    return p * p
 
 
 def variances(p: Floats) -> Floats:
     """p (1 - p): the variance of whether an action is drawn."""
     return p * (1 - p)
+
+
+def spread_seen(policy: Policy, batch: Batch, square: Floats) -> Floats:
+    """(k,) sums over rows of s^2 (1{a_i = a} - p_a)^2, from the squares (b,) of their sampling weights."""
+    logged = logged_probability(policy, batch)
+    own = np.bincount(batch.actions, weights=square * (1 - 2 * logged), minlength=batch.n_actions)
+    return np.maximum(totals(policy, batch, squares, square) + own, 0.0)
 
 
 def surprises(policy: Policy, batch: Batch, popularity: Floats) -> tuple[Floats, Floats]:

@@ -77,7 +77,7 @@ def _numbers_on(source: Any, names: Names) -> Policy:
         raise PolicyError(
             f"a policy of {len(values):,} numbers, one for each row: expected probabilities of all {k} actions, or the "
             "label that is chosen on each row. Probabilities of the logged actions go to cael.LoggedOnly(p); predicted "
-            "rewards are no policy."
+            "rewards are not a policy."
         )
     policy = as_policy(source)
     if names.hidden and isinstance(policy, Tabular) and policy.labels is None:

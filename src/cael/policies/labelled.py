@@ -14,8 +14,8 @@ import numpy as np
 from cael.common.types import Array, Ints
 from cael.errors import PolicyError
 
-SHOWN = 4
-"""Labels that a message names."""
+SHOWN, LISTED = 4, 8
+"""Labels that a message names, and that it lists where the order counts."""
 
 
 class Inputs(Protocol):
@@ -330,10 +330,15 @@ def refuse_other_indexes(**given: Any) -> None:
 
 def by_position(what: str, names: Names) -> str:
     """Why numbers by position are refused where the actions are names, and what to do."""
+    labels = [plain(label) for label in names.actions]
+    few = len(labels) <= LISTED
+    order = repr(labels) if few else "log.action_labels"
+    written = few and not any(mark in str(label) for label in labels for mark in "|,")
+    text = f"; in a text, dense:COLUMN,actions={'|'.join(map(str, labels))}" if written else ""
     return (
         f"{what} gives one number for each action by position, and the actions are names, of which the log says no "
-        f"order: {names.shown}. Say which is which: in Python return or give a mapping {{action: probability}}, a "
-        "frame with a column for each action, or actions=[...] in the order of your columns (cael.Tabular(array, "
-        "actions=...), cael.FromModel(function, actions=...)); in a text, actions=a|b|c or one column for each action, "
-        "as in dense:pi_*; or an action table (actions=, --actions), which lists them in that order."
+        f"order: {names.shown}. If yours are in this order, say so: cael.Tabular(array, actions={order}), "
+        f"cael.FromModel(function, actions={order}){text}. If they are in another, list the actions in that one; or "
+        "give a mapping {action: probability}, a frame or columns named by the actions (dense:pi_*), or an action "
+        "table (actions=, --actions), which lists them in your order."
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 import numpy as np
 
 from cael.common.types import Array, Floats, Ints, frozen
-from cael.errors import InputError, positive_int
+from cael.errors import InputError, NeedsError, positive_int
 from cael.log.batch import chunks
 from cael.log.keys import fold_of_each
 from cael.log.logged import LoggedData
@@ -146,6 +146,11 @@ def estimated(
     the sample, in the models, too: what is known without error need not be estimated.
     """
     how = how or LoggingModel()
+    if log.sampling_weights is not None:
+        raise NeedsError(
+            "the logging policy is not estimated from rows with sampling weights, which were kept by their rewards. "
+            "Log the propensities (propensity=, --propensity), or do without them: logging='none' (--logging none)."
+        )
     counts = counts if log.eligible is None else None  # of a set that changes, they say less than the rows do
     of_all = np.bincount(log.actions, minlength=log.n_actions) if counts is None else counts
     frequencies = _frequencies(of_all) if log.eligible is None else _among_eligible(of_all, log.eligible)

@@ -67,7 +67,10 @@ def render(
         "segments": _pictures(groups[:MOST_GROUPS]),
         "paths": [] if evaluation is None else charts.paths(evaluation),
     }
-    page["learned"] = None if learned is None else (learned.sentence(), learned.explain(), grid(learned.sheet()))
+    page["learned"] = None
+    if learned is not None:  # what was learned decides, not what its certificate alone would say
+        page["decisions"] = [(learned.decision, "", " ".join(learned.reasons) or learned.sentence())]
+        page["learned"] = learned.sentence(), learned.explain(), grid(learned.sheet())
     script = SCRIPT.read_text(encoding="utf-8")
     return _template().render(page=page, pictures=pictures, script=script, hash=_hash(script))
 

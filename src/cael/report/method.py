@@ -11,8 +11,13 @@ if TYPE_CHECKING:
     from cael.results.evaluation import Evaluation
     from cael.results.headline import Headline
 
+PROPENSITIES = {
+    "pass": "The logged propensities are right, and every action that the new policy plays could have been logged.",
+    "warn": "The model of the logging policy is right: the logging policy used nothing but the contexts.",
+    "fail": "The reward model is right: nothing else stands behind the value.",
+}
+"""By what the check of the evidence says: logged propensities, estimated ones, or none."""
 COMMON = (
-    "The logged propensities are right, and every action that the new policy plays could have been logged.",
     "What a decision earns depends on its own context and action, not on other decisions.",
     "The future is like the period of the log.",
 )
@@ -40,4 +45,5 @@ def method_of(result: Evaluation | Comparison) -> tuple[list[str], list[str]]:
     more = [f"Rows are independent{' between clusters' if best.clustered else ''}."]
     if best.assumes:
         more.append(best.assumes)
-    return how, [*COMMON, *more]
+    evidence = next((check.status for check in result.verdict.checks if check.name == "evidence"), "pass")
+    return how, [PROPENSITIES[evidence], *COMMON, *more]

@@ -196,21 +196,25 @@ def _tiles(result: Evaluation | Comparison, trust: str) -> list[tuple[str, str, 
         tiles.append((f"Lift {over}", share, f"{kind} {rest.removesuffix(')')}: {word}"))
     per = "per decision" if answer.scope.total else ""
     lift = signed(answer.lift.value)
-    tiles.append((f"The same in {short(answer.metric, 40)} {per}".strip() if tiles else f"Lift {over}{unit}", lift,
+    tiles.append((f"Lift in {short(answer.metric, 40)} {per}".strip() if tiles else f"Lift {over}{unit}", lift,
                   f"{kind} {_ends('lift', answer.interval)}: {word}{how}"))  # fmt: skip
     if trust == "refuse":
         return tiles
     tiles.append(("Chance that it is better", answer.chance_text, CHANCE))
     if answer.total_text is not None:
         total, rest = answer.total_text.split(" (", 1)
-        tiles.append((f"Over all {answer.scope.rows:,} rows", short(total, 40), rest.removesuffix(")")))
+        tiles.append((answer.scope.over, short(total, 40), rest.removesuffix(")")))
     return tiles
 
 
 def _decisions(result: Evaluation | Comparison) -> list[tuple[str, str, str]]:
     """(choice, policy, reasons) of the decision, or of those about the first policies of a comparison."""
     decisions = [result.decision] if isinstance(result, Evaluation) else result.decisions[:MOST_DECISIONS]
-    return [(each.choice, short(each.policy, 40), short(" ".join(each.reasons))) for each in decisions]
+    below = result.answer.surer if len(decisions) == 1 else []  # what stands there need not stand here, too
+    return [
+        (decision.choice, short(decision.policy, 40), short(" ".join(r for r in decision.reasons if r not in below)))
+        for decision in decisions
+    ]
 
 
 def _ends(kind: str, interval: Interval) -> str:

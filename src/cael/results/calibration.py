@@ -11,7 +11,7 @@ import numpy as np
 
 from cael.common.types import Floats
 from cael.engine.asking import ask, lacking
-from cael.engine.nuisances import in_memory
+from cael.engine.nuisances import all_alike, in_memory
 from cael.errors import NeedsError, positive_int
 from cael.estimators import Estimator
 from cael.inference import intervals as inference
@@ -95,8 +95,8 @@ class Calibration(Shown):
         error = math.sqrt(self.level * (1 - self.level) / (self.repeats * len(self.kinds)))
         status = limits.status("coverage", (self.level - row.coverage) / error)
         message = (
-            f"On planted rewards, {self.level:.0%} intervals of {name} held the truth {row.coverage:.0%} of the time "
-            f"(± {row.coverage_error:.0%})."
+            f"On planted rewards, {self.level:.0%} intervals of {name} covered the true value {row.coverage:.0%} of "
+            f"the time (± {row.coverage_error:.0%})."
         )
         return Check("calibration", status, row.coverage, message)
 
@@ -124,7 +124,8 @@ class Calibration(Shown):
         columns = (
             Column("estimator"), Column("rmse", "rough", "RMSE"), Column("bias", "rough difference"),
             Column("coverage", "percent and error", "covers"), Column("worst_coverage", "percent", "worst"),
-            Column("worst_kind", head="on"), Column("width", "rough", wide=True), Column("failed", "count", wide=True),
+            Column("worst_kind", head="worst on"), Column("width", "rough", wide=True),
+            Column("failed", "count", wide=True),
         )  # fmt: skip
         rows = tuple(
             (
@@ -169,6 +170,7 @@ def calibrate(
     inference.check_level(level)
     positive_int("repeats", repeats, least=2)
     log, policy = in_memory(log, policy, seed, _most(log.n_actions, rows))
+    log = all_alike(log, "calibrate", seed)
     held = Held(log)
     refuse_constant_rewards(held)
     target = held.target(policy)

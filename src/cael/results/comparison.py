@@ -177,7 +177,7 @@ class Comparison(Shown):
     def _lead(self) -> tuple[Note, ...]:
         """The answer on the best policy, and the decision on every one."""
         sentence, *rest = self.answer.notes(decided=False)
-        best = f"Of {len(self.rows)} policies the best: " if len(self.rows) > 1 else ""
+        best = f"Best of {len(self.rows)} policies. " if len(self.rows) > 1 else ""
         decisions = [decision.note() for decision in self.decisions]
         return replace(sentence, sentence=f"{best}{sentence.sentence}"), *decisions, *rest
 

@@ -9,6 +9,7 @@ from typing import final
 import numpy as np
 
 from cael.engine.answer import Answer
+from cael.engine.moments import Combination, Moments
 from cael.inference.intervals import Interval
 from cael.results.lifts import Lifted
 from cael.results.scope import date_of
@@ -40,9 +41,9 @@ def course_of(answer: Answer, lifted: Lifted, interval: Interval, factor: float)
     sums, parts = lifted.lift.sums, answer.partial.stretches
     if sums is None or len(parts) < 2 or (answer.log.timed and not ordered(answer)):
         return ()
-    rows = np.cumsum([part.moments.n for part in parts])
-    totals = np.cumsum([part.moments.n * value_of(sums, part.moments) for part in parts])
-    squares = np.cumsum([float(sums.coefficients @ part.moments.comoment @ sums.coefficients) for part in parts])
+    rows = np.cumsum([part.moments.total for part in parts])
+    totals = np.cumsum([part.moments.total * value_of(sums, part.moments) for part in parts])
+    squares = np.cumsum([_squares(sums, part.moments) for part in parts])
     if not squares[-1] > 0:
         return ()
     noise = lifted.lift.reach(factor, biased=False)
@@ -59,6 +60,11 @@ def course_of(answer: Answer, lifted: Lifted, interval: Interval, factor: float)
         )
         for at in kept.tolist()
     )  # fmt: skip
+
+
+def _squares(sums: Combination, part: Moments) -> float:
+    """The sum over rows of the squares of their influences, as far as sampling weights go."""
+    return float(sums.coefficients @ part.noise @ sums.coefficients) / part.scale**2
 
 
 def day_of(time: object) -> str | None:

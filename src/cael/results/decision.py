@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, final
 
+from cael.results.notebook import paragraphs
 from cael.results.sheet import Note
 
 BOUNDS = {"within": "within its bound", "beyond": "beyond its bound", "open": "not settled"}
@@ -47,6 +48,9 @@ class Decision:
         """Plain types, ready for JSON."""
         return {**asdict(self), "reasons": list(self.reasons)}
 
+    def _repr_html_(self) -> str:
+        return paragraphs([self.note()])
+
     def note(self) -> Note:
         """The decision, in words."""
         name = f" ({self.policy})" if self.policy else ""
@@ -72,21 +76,27 @@ def rule_of(primary: str, guardrails: int, baseline: str) -> str:
     )
 
 
+def rough(count: float) -> str:
+    """A number of rows with two digits."""
+    return f"{float(f'{count:.2g}'):,.0f}"
+
+
+def enough(rows: int) -> str:
+    """How many rows would settle what is open."""
+    return f"About {rough(rows)} rows of this kind would settle it, if the difference is as estimated."
+
+
 def decided(
     policy: str, primary: Finding, guardrails: Sequence[Finding], refused: Sequence[str], rows: int | None, rule: str
 ) -> Decision:
     """The decision about a policy. refused: metrics whose verdict is refuse. rows: that would settle what is open."""
     choice = choice_of(primary.status, [each.status for each in guardrails], refused=bool(refused))
     if refused:
-        reason = f"The verdict on {' and '.join(refused)} is refuse: mend what it names before deciding."
+        reason = f"The verdict on {' and '.join(refused)} is refuse: correct what it names before deciding."
         return Decision(policy, choice, (reason,), None, rule, trusted=False)
     shown = f"{primary.name} {SHOWN[primary.status]}"
     bounds = [f"{each.name}: {BOUNDS[each.status]}" for each in guardrails]
     reasons = [f"{'; '.join([shown, *bounds])}."]
     if choice == "test":
-        more = "No number of rows of this kind would settle it."
-        if rows is not None:
-            about = f"About {float(f'{rows:.2g}'):,.0f} rows of this kind"
-            more = f"{about} would settle it, if the differences are as estimated."
-        reasons.append(more)
+        reasons.append("No number of rows of this kind would settle it." if rows is None else enough(rows))
     return Decision(policy, choice, tuple(reasons), rows if choice == "test" else None, rule)

@@ -14,7 +14,8 @@ from cael.inference.lift import relative_lift
 from cael.inference.shares import chance_positive, relative_interval
 from cael.judging.remedies import advice_on
 from cael.judging.verdict import Verdict
-from cael.results.decision import Decision
+from cael.results.decision import Decision, enough, rough
+from cael.results.notebook import paragraphs
 from cael.results.scope import Scope
 from cael.results.sheet import Note, level_text
 
@@ -22,12 +23,12 @@ LONGEST = 40
 """A policy whose name is longer is "the new policy" in a sentence."""
 SURE = 0.999
 """A chance is not told to more digits than this."""
-CHANCE = "one minus the one-sided p-value; takes the error for normal, and no opinion beforehand"
+CHANCE = "one minus the one-sided p-value, by a normal approximation"
 """What the chance to be better assumes."""
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Headline:
     """The answer about one policy and metric.
 
@@ -48,6 +49,12 @@ class Headline:
     factor: float
     decision: Decision
     verdict: Verdict
+
+    def __repr__(self) -> str:
+        return f"Headline({self.sentence})"
+
+    def _repr_html_(self) -> str:
+        return paragraphs(self.notes())
 
     @property
     def trusted(self) -> bool:
@@ -75,7 +82,7 @@ class Headline:
         """The lift over all rows of the period and the ends of its interval; None of a ratio."""
         if not self.scope.total:
             return None
-        rows = self.scope.rows
+        rows = self.scope.size
         return self.lift.value * rows, self.interval.low * rows, self.interval.high * rows
 
     @property
@@ -103,15 +110,14 @@ class Headline:
         when = f"{scope.period[:1].upper()}{scope.period[1:]}" if scope.period else "On this log"
         short = len(self.policy) <= LONGEST and "(" not in self.policy  # what Python prints of an object is no name
         name = f"the policy {self.policy}" if self.policy and short else "the new policy"
-        earned = f"{scope.amount(value, self.metric)} {scope.unit}" if scope.total else f"{self.metric} of {value}"
+        earned = scope.earned(value, self.metric, self.sign)
         against = f"instead of {base} under {self.baseline_name}"
         if not self.trusted:
             doubt = f"it cannot be said what {name} would have earned"
-            return f"{when}, {doubt}: {earned} {against} is not to be relied on."
-        verb = "have earned" if self.sign > 0 and scope.total else "have had"
+            return f"{when}, {doubt}: the estimate, {earned.partition(' ')[2]} {against}, is not to be relied on."
         better = "" if self.sign > 0 else ", and less is better"
         open_ = ". This is no significant difference" if self.interval.low <= 0 <= self.interval.high else ""
-        return f"{when}, {name} would {verb} {earned} {against}: {self.lift_text}{better}{open_}."
+        return f"{when}, {name} would have {earned} {against}: {self.lift_text}{better}{open_}."
 
     @property
     def chance_text(self) -> str:
@@ -133,7 +139,7 @@ class Headline:
         """Total and chance, in a sentence; "" where the number is not to be relied on."""
         if not self.trusted:
             return ""
-        total = "" if self.total_text is None else f"Over all {self.scope.rows:,} rows: {self.total_text}. "
+        total = "" if self.total_text is None else f"{self.scope.over}: {self.total_text}. "
         return f"{total}Chance that it is better: {self.chance_text}."
 
     @property
@@ -143,25 +149,29 @@ class Headline:
         if not self.trusted:
             return advice
         if self.decision.choice == "test" and rows is not None:
-            enough = f"About {rough(rows)} rows of this kind would settle it, if the difference is as estimated."
-            return [enough, *advice][:2]
+            return [enough(rows), *advice][:2]
         more = f"Four times the rows (about {rough(4 * self.scope.rows)}) would halve the interval."
         return advice or [more]
 
     def notes(self, *, decided: bool = True) -> tuple[Note, ...]:
         """The sentences for people. decided: with the decision, which a table of several metrics has already."""
-        decision = (self.decision.note(),) if decided else ()
-        more = [text for text in (self.impact, f"To be surer: {' '.join(self.surer)}") if text]
+        decision, surer = (self.decision.note(),) if decided else (), self._new(self.surer)
+        more = [text for text in (self.impact, f"To be surer: {' '.join(surer)}" if surer else "") if text]
         return (Note(self.sentence, "" if self.trusted else "refuse"), *decision, *map(Note, more))
+
+    def _new(self, sentences: list[str]) -> list[str]:
+        """Those that the decision does not say already."""
+        return [sentence for sentence in sentences if sentence not in self.decision.reasons]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain types, ready for JSON."""
         scope, relative = self.scope, self.relative_interval
         return {
             "sentence": self.sentence, "metric": self.metric, "policy": self.policy, "baseline": self.baseline_name,
-            "rows": scope.rows, "first_day": scope.first, "last_day": scope.last, "unit": scope.unit,
-            "scale": scope.scale, "value": self.estimate.value, "baseline_value": self.baseline.value,
-            "lift": self.lift.value, "interval": self.interval.to_dict(), "relative_lift": self.relative,
+            "rows": scope.rows, "decisions": scope.size, "first_day": scope.first, "last_day": scope.last,
+            "unit": scope.unit, "scale": scope.scale, "value": self.estimate.value,
+            "baseline_value": self.baseline.value, "lift": self.lift.value, "interval": self.interval.to_dict(),
+            "relative_lift": self.relative,
             "relative_interval": None if relative is None else relative.to_dict(),
             "chance_better": self.chance, "chance_assumes": CHANCE,
             "total": None if self.total is None else dict(zip(("value", "low", "high"), self.total, strict=True)),
@@ -200,8 +210,3 @@ def percents(shares: tuple[float, float, float]) -> list[str]:
     while places < 6 and any(share and not float(f"{100 * share:.{places}f}") for share in shares):
         places += 1
     return [f"{100 * share:+,.{places}f}%" for share in shares]
-
-
-def rough(count: float) -> str:
-    """A number of rows with two digits."""
-    return f"{float(f'{count:.2g}'):,.0f}"

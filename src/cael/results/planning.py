@@ -175,9 +175,9 @@ def plan(
     problem = Problem(log, policy)
     if log.propensities is None:
         raise NeedsError(f"plan needs {NEEDS['propensities']}.")
-    logged = float(log.rewards.mean())
+    logged, rows_there = log.mean_reward, worth_of(log)
     goal = _goal(lift, relative, logged)
-    new_rows = len(log) if rows is None else positive_int("rows", rows)
+    new_rows = rows_there if rows is None else positive_int("rows", rows)
     shares = _shares(exploration)
     pieces = _pieces(problem, Ridge() if outcome is None else outcome, folds, seed, other)
     factor, limits = _factor(level, power), thresholds or DEFAULT
@@ -189,10 +189,10 @@ def plan(
         cost = None if uniform is None else share * (logged - uniform) + 0.0
         options.append(PlanOption(share, need, spread, cost))
     now = pieces.spread(0.0)
-    detectable = None if now is None else factor * now / math.sqrt(len(log))
+    detectable = None if now is None else factor * now / math.sqrt(rows_there)
     enough = next((option.exploration for option in options if option.rows and option.rows <= new_rows), None)
     return Plan(
-        repr(problem.policy), goal, logged, level, power, len(log), new_rows, detectable, tuple(options), enough,
+        repr(problem.policy), goal, logged, level, power, rows_there, new_rows, detectable, tuple(options), enough,
         _doubts(problem, limits), over.name,
     )  # fmt: skip
 
@@ -232,7 +232,8 @@ class _Pieces:
     without a model. rest: r - q(x, a), and r - V without a model. centred: what the baseline's value has in its place,
     the same or r - V. pi, mu: probabilities of the logged action. k: eligible actions, of each row where that differs.
     unseen: mean over rows of k times the sum of pi^2 over actions with mu = 0, times the variance of the rest, of the
-    policy, and of another baseline. effect: how much a cluster's rows vary together, a factor on the variance.
+    policy, and of another baseline. effect: how much a cluster's rows vary together, a factor on the variance. often:
+    (n,) how often each row counts.
     """
 
     gap: Floats
@@ -244,6 +245,7 @@ class _Pieces:
     k: int | Ints
     unseen: float
     effect: float
+    often: Floats
 
     def spread(self, share: float) -> float | None:
         """Standard deviation of a row's contribution when a share of the decisions is uniform.
@@ -254,7 +256,7 @@ class _Pieces:
         if share == 0 and self.unseen > 0:
             return None
         m = (1 - share) * self.mu + share / self.k
-        weight = m / self.mu
+        weight = self.often * m / self.mu
         z = self.gap + self.pi / m * self.rest - self.base / m * self.centred
         mean = float((weight * z).mean())
         square = float((weight * (z - mean) ** 2).mean())
@@ -271,22 +273,22 @@ def _pieces(problem: Problem, model: OutcomeModel, folds: int, seed: int, other:
         return _over(problem, other, mu, model, folds, seed)
     width = log.n_actions if policy.complete else 1
     pi = np.concatenate([logged_probability(policy, batch) for batch in log.batches(width=width)])
-    centred = log.rewards - log.rewards.mean()
+    centred, often = log.rewards - log.mean_reward, often_of(log)
     gap, rest, unseen = np.zeros(len(log)), centred, 0.0
     if policy.complete:
         trained = train(log, model, folds, seed)
         logging = log.logging
         if logging is None or not logging.complete or isinstance(logging, EstimatedLogging):
             logged, target = trained.columns(policy)
-            gap, rest = target - log.rewards.mean(), log.rewards - logged
+            gap, rest = target - log.mean_reward, log.rewards - logged
         else:
             logged, target, usual = trained.columns(policy, logging)
             gap = target - usual
             rest = centred = log.rewards - logged
         if log.logging is not None and log.logging.complete and not log.logging_covers_all:
-            unseen = _unseen(problem) * float(np.mean(rest**2))
+            unseen = _unseen(problem) * float(np.mean(often * rest**2))
     effect = _effect(gap + pi / mu * rest - centred, log)
-    return _Pieces(gap, rest, centred, pi, mu, mu, counts_of(log), unseen, effect)
+    return _Pieces(gap, rest, centred, pi, mu, mu, counts_of(log), unseen, effect, often)
 
 
 def _over(problem: Problem, other: Policy, mu: Floats, model: OutcomeModel, folds: int, seed: int) -> _Pieces:
@@ -297,18 +299,34 @@ def _over(problem: Problem, other: Policy, mu: Floats, model: OutcomeModel, fold
     pi, base = (
         np.concatenate([logged_probability(policy, batch) for batch in log.batches(width=width)]) for policy in policies
     )
-    rest, gap, unseen = log.rewards - log.rewards.mean(), np.zeros(len(log)), 0.0
+    rest, gap, unseen, often = log.rewards - log.mean_reward, np.zeros(len(log)), 0.0, often_of(log)
     if complete:
         logged, target, usual = train(log, model, folds, seed).columns(*policies)
         gap, rest = target - usual, log.rewards - logged
         if log.logging is not None and log.logging.complete and not log.logging_covers_all:
-            unseen = sum(_unseen(problem.of(policy)) for policy in policies) * float(np.mean(rest**2))
+            unseen = sum(_unseen(problem.of(policy)) for policy in policies) * float(np.mean(often * rest**2))
     effect = _effect(gap + (pi - base) / mu * rest, log)
-    return _Pieces(gap, rest, rest, pi, mu, base, counts_of(log), unseen, effect)
+    return _Pieces(gap, rest, rest, pi, mu, base, counts_of(log), unseen, effect, often)
+
+
+def often_of(log: LoggedData) -> Floats:
+    """(n,) how often each row counts."""
+    return np.ones(len(log)) if log.counted is None else log.counted
+
+
+def worth_of(log: LoggedData) -> int:
+    """Rows of the log; where they have sampling weights, decisions that would give the mean reward the same error."""
+    if log.counted is None:
+        return len(log)
+    away = (log.rewards - log.mean_reward) ** 2
+    return max(2, round(len(log) * float((log.counted * away).mean() / (log.counted**2 * away).mean())))
 
 
 def _effect(z: Floats, log: LoggedData) -> float:
     """How much a cluster's rows vary together, a factor on the variance."""
+    if log.counted is not None:
+        mean = float((log.counted * z).mean())
+        z = mean + log.counted * (z - mean)
     alone = inference.stderr(z)
     return (inference.stderr(inference.units(z, log.clusters)) / alone) ** 2 if alone > 0 else 1.0
 
@@ -316,12 +334,13 @@ def _effect(z: Floats, log: LoggedData) -> float:
 def _unseen(problem: Problem) -> float:
     """Mean over rows of the number of eligible actions times the sum of pi(a|x)^2 over those that the logging policy
     never plays."""
-    log, total = problem.log, 0.0
+    log, total, at = problem.log, 0.0, 0
     assert log.logging is not None
     for batch in log.batches(width=log.n_actions):
         never = probabilities(log.logging, batch) <= 0
         squares = np.where(never, probabilities(problem.policy, batch) ** 2, 0.0).sum(axis=1)
-        total += float((counts_of(batch) * squares).sum())
+        total += float((counts_of(batch) * squares) @ often_of(log)[at : at + len(batch)])
+        at += len(batch)
     return total / len(log)
 
 
@@ -337,13 +356,13 @@ def _uniform_value(log: LoggedData, limits: Thresholds) -> float | None:
     ever = log.n_actions if log.eligible is None else np.count_nonzero(log.eligible.spread(np.ones(len(log))))
     if len(np.unique(log.actions)) < ever:
         return None
-    w = 1 / (counts_of(log) * log.propensities)
+    w = often_of(log) / (counts_of(log) * log.propensities)
     enough = limits.status("effective_rows", effective_sample_size(w)) != "fail"
     return float(w @ log.rewards / w.sum()) if enough else None
 
 
 def _doubts(problem: Problem, limits: Thresholds) -> tuple[Check, ...]:
-    size = effective_sample_size(problem.weights)
+    size = effective_sample_size(problem.weights * often_of(problem.log))
     message = f"The plan rests on an effective sample size of {size:,.0f}"
     checks = [graded("effective_rows", size, limits, (f"{message}.", f"{message}: it is a rough guess."))]
     mass = problem.unsupported_mass

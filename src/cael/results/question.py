@@ -222,7 +222,7 @@ def refuse_constant_rewards(log: EngineLog) -> None:
         raise low_cap(measure, len(rows))
     named = "" if measure is None else f" of metric {measure.column!r}"
     raise LogError(
-        f"every one of the {len(rows)} rewards{named} is {rows.rewards[0]:g}: this log cannot tell one policy from "
-        "another. Check that the reward column is the right one, or collect more rows. (A single estimator can still "
-        "be run by its own estimate(log, policy).)"
+        f"every one of the {len(rows)} rewards{named} is {rows.rewards[0]:g}: all policies look alike on this log. "
+        "Check that the reward column is the right one, or collect more rows. (A single estimator can still be run by "
+        "its own estimate(log, policy).)"
     )

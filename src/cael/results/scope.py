@@ -15,7 +15,7 @@ MONTHS = (
     "December",
 )  # fmt: skip
 HUNDRED = 100
-"""Metrics that are 0 or 1 are told per so many decisions."""
+"""Metrics that are 0 or 1 are given per so many decisions."""
 NOUNS = {
     "click": "clicks", "clicked": "clicks", "is_click": "clicks", "conversion": "conversions",
     "converted": "conversions", "purchase": "purchases", "purchased": "purchases", "visit": "visits",
@@ -28,15 +28,28 @@ NOUNS = {
 @final
 @dataclass(frozen=True)
 class Scope:
-    """rows: that were used. first, last: dates of the period, as YYYY-MM-DD (None: the log has no times that are
-    dates). counted: whether the metric is 0 or 1 on every row. total: whether it adds up over rows (a ratio does
-    not)."""
+    """rows: that were used. decisions: that they stand for, by their sampling weights (None: as many). first, last:
+    dates of the period, as YYYY-MM-DD (None: the log has no times that are dates). counted: whether the metric is 0 or
+    1 on every row. total: whether it adds up over rows (a ratio does not)."""
 
     rows: int
     first: str | None = None
     last: str | None = None
     counted: bool = False
     total: bool = True
+    decisions: int | None = None
+
+    @property
+    def size(self) -> int:
+        """Decisions over which a total is taken."""
+        return self.rows if self.decisions is None else self.decisions
+
+    @property
+    def over(self) -> str:
+        """What a total is taken over, in words."""
+        if self.decisions is None:
+            return f"Over all {self.rows:,} rows"
+        return f"Over the {self.decisions:,} decisions that the rows stand for"
 
     @property
     def period(self) -> str | None:
@@ -52,7 +65,7 @@ class Scope:
 
     @property
     def scale(self) -> int:
-        """Decisions that a value is told for."""
+        """Decisions that a value is for."""
         return HUNDRED if self.counted else 1
 
     def noun(self, metric: str) -> str:
@@ -60,13 +73,21 @@ class Scope:
         return NOUNS.get(metric.lower(), metric) if self.counted else metric
 
     def amount(self, value: str, metric: str) -> str:
-        """So much of what is earned: "6.2 clicks", "0.62 of revenue"."""
+        """So much of what is earned: "6.2 clicks", "0.62 in revenue"."""
         noun = self.noun(metric)
-        return f"{value} of {metric}" if noun == metric else f"{value} {noun}"
+        return f"{value} in {metric}" if noun == metric else f"{value} {noun}"
+
+    def earned(self, value: str, metric: str, sign: int) -> str:
+        """What was earned, with its verb: "earned 6.2 clicks per 100 decisions", "had a mean revenue of 0.62"."""
+        if not self.total:
+            return f"had {metric} of {value}"
+        noun, kind = self.noun(metric), "total" if self.counted else "mean"
+        amount = f"a {kind} {metric} of {value}" if noun == metric else f"{value} {noun}"
+        return f"{'earned' if sign > 0 else 'had'} {amount} {self.unit}"
 
     @property
     def unit(self) -> str:
-        """What a value is told for: "per 100 decisions"."""
+        """What a value is for: "per 100 decisions"."""
         return "" if not self.total else f"per {HUNDRED} decisions" if self.counted else "per decision"
 
 
@@ -77,7 +98,8 @@ def scope_of(answer: Answer, *, ratio: bool) -> Scope:
     dated = bool(times) and all(isinstance(time, np.datetime64) for pair in times for time in pair)
     first = date_of(min(low for low, _ in times)) if dated else None
     last = date_of(max(high for _, high in times)) if dated else None
-    return Scope(answer.n, first, last, not ratio and answer.two_values == (0.0, 1.0), not ratio)
+    decisions = round(answer.partial.moments.total) if answer.weighted else None
+    return Scope(answer.n, first, last, not ratio and answer.two_values == (0.0, 1.0), not ratio, decisions)
 
 
 def date_of(time: Any) -> str:

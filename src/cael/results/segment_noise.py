@@ -47,7 +47,8 @@ def noise_in(answer: Answer, part: Moments, lifted: Lifted, target: int | None =
     whole, freedom = estimate.diagnostics.pooled, freedom_in(answer, part)
     if whole is None:
         return Noise(error(adjusted), freedom=freedom)
-    seen, n = error(value) ** 2, part.n / estimate.sums.cluster_effect
+    worth = part.n * answer.worth / answer.n
+    seen, n = error(value) ** 2, worth / estimate.sums.cluster_effect
     pooled = pooled_in(answer, whole, part, n)
     raised, logged = math.sqrt(pooled.variance(seen, n)), math.sqrt(rewards_in(answer, part, n).noise / n)
     if target is not None and baseline.diagnostics.pooled is not None:
@@ -74,10 +75,10 @@ def error_of(coefficients: Floats, part: Moments, *, clustered: bool) -> float:
     """The standard error of a column in a segment, over its rows, or over buckets of whole clusters."""
     if clustered:
         return float(np.sqrt((influence(coefficients, part) ** 2).sum()))
-    return float(np.sqrt(max(0.0, float(coefficients @ part.comoment @ coefficients)) / max(1, part.n - 1) / part.n))
+    return float(np.sqrt(max(0.0, float(coefficients @ part.noise @ coefficients)) / max(1, part.n - 1) / part.n))
 
 
 def influence(coefficients: Floats, part: Moments) -> Floats:
     """What each bucket adds to the segment's lift."""
     apart: Array = coefficients @ (part.bucket_sums - part.mean[:, None] * part.bucket_rows)
-    return apart / np.sqrt(part.n * max(1, part.n - 1))
+    return apart * part.scale / np.sqrt(part.n * max(1, part.n - 1))

@@ -109,7 +109,8 @@ class Segments(Shown):
         """Whether the segments differ, in words."""
         lifts = f"The lifts of the {len(self.rows)} {self.noun}s"
         if self.differ < self.thresholds.segments_p_value:
-            return f"{lifts} differ beyond chance (p = {self.differ:.2g}); their spread is {self.spread:.3g}."
+            spread = f"; the standard deviation of the true lifts is about {self.spread:.3g}" if self.spread else ""
+            return f"{lifts} differ beyond chance (p = {self.differ:.2g}){spread}."
         return f"{lifts} differ no more than chance explains (p = {self.differ:.2g})."
 
     def __repr__(self) -> str:
@@ -369,8 +370,9 @@ def parts_of(answer: Answer, number: int, *, windows: bool) -> dict[str, Moments
 
 def effective_rows(part: Moments, at: int) -> float:
     """The effective sample size of a segment; at: the place of the weights."""
-    mean = float(part.mean[at])
-    return part.n / (1 + float(part.comoment[at, at]) / part.n / mean / mean) if mean > 0 else 0.0
+    mean, column = float(part.mean[at]), np.zeros(len(part.mean))
+    column[at] = 1.0
+    return part.n / (1 + part.counted_variance(column, mean) / mean / mean) if mean > 0 else 0.0
 
 
 def around(centre: float, ends: tuple[float, float], level: float, method: str) -> Interval:

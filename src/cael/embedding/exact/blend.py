@@ -71,7 +71,7 @@ class PathFacts:
     sharp_seen: float
     second: Floats
     cross: Floats
-    n: int
+    n: float
     roughness: Floats
     shift: Floats
     residual: float

@@ -89,7 +89,8 @@ class Growing:
     def choose(self) -> tuple[list[Choice], Grown]:
         """What the held-out folds say, of each log."""
         shape = (len(self.logs), len(self.settings.penalties), len(self.splits[0]))
-        sizes = np.array([[len(fold) for fold in split] for split in self.splits], dtype=np.float64)
+        pairs = zip(self.logs, self.splits, strict=True)
+        sizes = np.array([[_size(log, fold) for fold in split] for log, split in pairs])
         shares = (sizes / sizes.sum(axis=1, keepdims=True))[:, None, :]
 
         def judged(rounds: list[sparse.Round]) -> Floats:
@@ -154,7 +155,12 @@ class Growing:
                 rows.append(train)
                 held_out.append(held)
                 strengths.append(penalty / np.sqrt(len(train)))
-        return TrialData(*self._columns(), tuple(rows)), held_out, xp.asarray(strengths, xp.float32)
+        return TrialData(*self._columns(), tuple(rows), self._often()), held_out, xp.asarray(strengths, xp.float32)
+
+    def _often(self) -> AnyArray | None:
+        """(L, n) how often each row counts; None without sampling weights."""
+        often = [log.counted for log in self.logs if log.counted is not None]
+        return self.xp.asarray(np.stack(often), self.xp.float32) if often else None
 
     def _columns(self) -> tuple[AnyArray, AnyArray, AnyArray]:
         """Contexts (L, n, d), actions and rewards (L, n) of all logs, standardised."""
@@ -163,3 +169,8 @@ class Growing:
         r = np.stack([(log.rewards - mean) / spread for log, (*_, mean, spread) in pairs])
         a = np.stack([log.actions for log in self.logs])
         return xp.asarray(x, xp.float32), xp.asarray(a, xp.int64), xp.asarray(r, xp.float32)
+
+
+def _size(log: LoggedData, rows: Array) -> float:
+    """How many rows some rows count as."""
+    return float(len(rows) if log.counted is None else log.counted[rows].sum())

@@ -16,7 +16,7 @@ from cael.common.types import Floats
 from cael.embedding.arrays import NUMPY
 from cael.engine.columns import Member
 from cael.inference.weights import tail_of
-from cael.log.batch import BATCH_BYTES
+from cael.log.batch import BATCH_BYTES, at_rows
 from cael.log.pieces import Piece
 from cael.policies.policy import Policy
 
@@ -66,7 +66,8 @@ def largest(smoothed: Floats, sharp: Floats, most: int) -> Largest:
 @final
 @dataclass(frozen=True, eq=False)
 class PathSums:
-    """Of some rows. sums: (6, J) of the numbers of `weights_of` after the first. tops: of each of the J bandwidths."""
+    """Of some rows. sums: (6, J) of the numbers of `weights_of` after the first. tops: of each of the J bandwidths.
+    Rows with sampling weights count by these."""
 
     sums: Floats
     tops: tuple[Largest, ...]
@@ -142,11 +143,18 @@ class Path:
                 part = rows[at : at + size]
                 cells = cells_of(logging, policy, self.rewards, number, whole.some(part), self.drawn, self.seed)
                 numbers = weights_of(cells, pitches, xp)
-                weights[:, part], sums = numbers[0], sums + numbers[1:].sum(axis=2)
+                weights[:, part], sums = numbers[0], sums + _sums(numbers[1:], at_rows(piece.sampling, part))
                 f_logged[part] = cells.logged(cells.f)
                 f_target[part], f_mean[part] = (np.einsum("ij,ij->i", p, cells.f) for p in (cells.pi, cells.mu))
         columns = columns_of(weights, f_logged, f_target, piece.rewards, self.form, self.r0)
-        tops = tuple(largest(smoothed, weights[0], self.top) for smoothed in weights)
+        used = weights if piece.sampling is None else weights * piece.sampling
+        tops = tuple(largest(smoothed, used[0], self.top) for smoothed in used)
         left, place = piece.rewards - f_logged, weights[0] ** TOWARDS
         others = np.stack([left, f_logged - f_mean, place, place * left])
         return np.concatenate([columns, others]), PathSums(sums, tops)
+
+
+def _sums(numbers: Floats, sampling: Floats | None) -> Floats:
+    """Sums over the rows of numbers (6, J, b)."""
+    sums: Floats = numbers.sum(axis=2) if sampling is None else numbers @ sampling
+    return sums

@@ -50,20 +50,23 @@ def noise_of(path: Path) -> Column:
 class KeptPath:
     """What the choice asks of the rows, from an answer.
 
-    n: how many. r0: taken off the rewards. means: (2J + 2,) of the columns. bandwidths, unit, drawn: of the path.
-    second, cross, roughness, lost: (J,) means over rows of the numbers of `weights_of`; shift: of `smoothed` less
-    f_target. residual, reward: variances of r - f and of r. explained_of_actions: E Var_mu f as a share of itself and
-    the residual variance. noise, kurtosis: of what is weighted. unsupported: target mass on actions that the logging
-    policy never plays. fit: of a fitted logging policy.
+    n: how many, or as many as they are worth; read, kish: see `Answer`. r0: taken off the rewards. means: (2J + 2,) of
+    the columns. bandwidths, unit, drawn: of the path. second, cross, roughness, lost: (J,) means over rows of the
+    numbers of `weights_of`; shift: of `smoothed` less f_target. residual, reward: variances of r - f and of r.
+    explained_of_actions: E Var_mu f as a share of itself and the residual variance. noise, kurtosis: of what is
+    weighted. unsupported: target mass on actions that the logging policy never plays. fit: of a fitted logging policy.
     """
 
     def __init__(self, answer: Answer, path: Path) -> None:
         *columns, left, control, place, product = path.columns
         self.answer, self.columns, self.target = answer, tuple(columns), path.target
         self.sums = answer.partial.groups[answer.work.sums_of(path)]
-        self.n, self.r0, self.means = answer.n, answer.r0, answer.means(self.columns)
+        self.n, self.r0, self.means = answer.worth, answer.r0, answer.means(self.columns)
+        self.read, self.kish = answer.n, answer.kish
         self.bandwidths, self.unit, self.drawn = path.bandwidths, path.unit, path.drawn
-        self.second, self.cross, self.roughness, self.lost, smoothed, placed = self.sums.sums / self.n
+        self.second, self.cross, self.roughness, self.lost, smoothed, placed = (
+            self.sums.sums / answer.partial.moments.total
+        )
         self.shift, self.placed = smoothed - self.means[0], placed - placed[0]
         self.slope = slope_of(answer, left, place, product)
         self.residual, self.reward = answer.variance(left), answer.variance(Reward())
@@ -82,9 +85,11 @@ class KeptPath:
         w = np.zeros(len(self.means))
         w[1 + j] += 1 - share
         w[1] += share
-        mean, variance = float(w @ self.means), float(w @ self.answer.products(self.columns) @ w)
-        largest, tail = self.sums.tail_index(j, share, self.n)
-        return WeightNumbers(self.n / (1 + max(variance, 0.0) / mean / mean) if mean > 0 else 0.0, largest, tail)
+        mean, answer = float(w @ self.means), self.answer
+        variance = answer.combination(self.columns, Score(0.0, w)).variance
+        largest, tail = self.sums.tail_index(j, share, answer.n)
+        effective = answer.n / (1 + max(variance, 0.0) / mean / mean) if mean > 0 else 0.0
+        return WeightNumbers(effective, largest * answer.scale, tail)
 
     def estimate(self, name: str, score: Score, diagnostics: Diagnostics, second: float) -> Estimate:
         """The estimate whose contributions are the score, of weights with this second moment."""

@@ -101,10 +101,11 @@ def predict_all(p: Weights, x: AnyArray, lifted: AnyArray, actions: AnyArray | N
     return (h2 @ v[0][..., None])[..., 0] + c[0][:, None]
 
 
-def gradients(p: Weights, inputs: AnyArray, r: AnyArray, size: int) -> list[AnyArray]:
-    """Of sum (r_hat - r)^2 / size over rows, for p's tables in their order; inputs (T, N, c + d + 1), r (T, N)."""
+def gradients(p: Weights, inputs: AnyArray, r: AnyArray, size: int, often: AnyArray | float = 1.0) -> list[AnyArray]:
+    """Of sum (r_hat - r)^2 / size over rows, for p's tables in their order; inputs (T, N, c + d + 1), r (T, N). often:
+    (T, N) how often each row counts."""
     x1, xp = inputs[..., -p["w3"].shape[1] :], of(inputs)
-    delta, h1, h2, delta1, delta2 = backwards(p, inputs @ p["first"], x1, r, 1 / size)
+    delta, h1, h2, delta1, delta2 = backwards(p, inputs @ p["first"], x1, r, often / size)
     pull = x1 * delta
     return [
         inputs.swapaxes(1, 2) @ delta1,

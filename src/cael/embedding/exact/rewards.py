@@ -169,15 +169,18 @@ def _with_ridge(networks: SparseRewards, log: LoggedData, seed: int) -> SparseRe
     for fold, rows in enumerate(networks.folds):
         for batch, of in blocks(log, rows, width=log.contexts.shape[1] + 1) if len(rows) else ():
             network[of], ridge[of] = networks.network_logged(fold, batch), models[fold].logged(batch)
-    joins, share = _share(network, ridge, log.rewards)
+    often = np.ones(len(log)) if log.counted is None else log.counted
+    joins, share = _share(network, ridge, log.rewards, often)
     f = share * network + (1 - share) * ridge if joins else network
-    explained = max(0.0, 1 - float(((log.rewards - f) ** 2).mean() / log.rewards.var()))
+    left = float((often * (log.rewards - f) ** 2).mean() / (often * (log.rewards - log.mean_reward) ** 2).mean())
+    explained = max(0.0, 1 - left)
     return replace(networks, ridge=tuple(models) if joins else (), share=share, explained=explained)
 
 
-def _share(network: Floats, ridge: Floats, rewards: Floats) -> tuple[bool, float]:
-    """Whether the ridge model joins, and the share of the networks beside it."""
-    r, x, z = (values - values.mean() for values in (rewards, network, ridge))
+def _share(network: Floats, ridge: Floats, rewards: Floats, often: Floats) -> tuple[bool, float]:
+    """Whether the ridge model joins, and the share of the networks beside it. often: how often each row counts."""
+    root = np.sqrt(often)
+    r, x, z = (root * (values - float((often * values).mean())) for values in (rewards, network, ridge))
     # What the ridge model knows beside the networks, and its coefficient.
     beside = z - x * (float(x @ z) / max(float(x @ x), 1e-300))
     size = float(beside @ beside)
@@ -187,8 +190,8 @@ def _share(network: Floats, ridge: Floats, rewards: Floats) -> tuple[bool, float
     rest = r - x * (float(x @ r) / max(float(x @ x), 1e-300)) - coefficient * beside
     if coefficient <= JOINS * np.sqrt(float(rest @ rest) / len(r) / size):
         return False, 1.0
-    apart = network - ridge
-    return True, float(np.clip((rewards - ridge) @ apart / max(float(apart @ apart), 1e-300), 0.0, 1.0))
+    apart = root * (network - ridge)
+    return True, float(np.clip((root * (rewards - ridge)) @ apart / max(float(apart @ apart), 1e-300), 0.0, 1.0))
 
 
 def blocks(log: LoggedData, rows: Array, width: int) -> Iterator[tuple[Batch, Array]]:
@@ -203,4 +206,5 @@ def _scaler(log: LoggedData) -> tuple[Floats, Floats, float, float]:
     """Means and standard deviations of contexts and rewards."""
     if not log.rewards.std() > 0:
         raise InputError("the rewards are all equal: there is nothing to learn, and every policy earns that.")
-    return *centre_and_scale(log.contexts), float(log.rewards.mean()), float(log.rewards.std())
+    often, mean = np.ones(len(log)) if log.counted is None else log.counted, log.mean_reward
+    return *centre_and_scale(log.contexts), mean, float(np.sqrt((often * (log.rewards - mean) ** 2).mean()))

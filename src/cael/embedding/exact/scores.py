@@ -146,12 +146,12 @@ def _weighted(rows: KeptPath, rewards: SparseRewards, j: int, share: float, seco
     w = weight_of(rows.means, j).blended(weight_of(rows.means, 0), share)
     # The second moment of the weights is known, and so the error of their mean; what few matching rows show is less.
     excess = second - 1 if second - 1 > ROUNDING else 0.0
-    error = max(float(np.sqrt(rows.variance(w))), float(np.sqrt(excess / rows.n)))
+    error = max(float(np.sqrt(rows.variance(w))), float(np.sqrt(excess / rows.kish)))
     numbers, mean = rows.weights(j, share), w.mean(rows.means)
     # What a sample of actions loses is no fault of the log.
     lost_by_us = 0.0 if rows.drawn is None else (1 - share) * float(rows.lost[j]) + share * float(rows.lost[0])
     z = (mean - 1 + lost_by_us) / error if error > SAME else None
-    facts = WeightFacts(rows.n, mean, z, numbers.tail, rows.unsupported, 1 - lost_by_us)
+    facts = WeightFacts(rows.read, mean, z, numbers.tail, rows.unsupported, 1 - lost_by_us)
     doubts = ((rewards.explained <= 0, NOTHING_LEARNED), (rewards.short, CUT_SHORT))
     extra = tuple(words for doubted, words in doubts if doubted)
     return weighted_by(numbers.effective, numbers.largest, facts, cross_fitted=True, extra=extra)

@@ -96,7 +96,7 @@ def _step(
     told = _inputs(inputs, data, active)
 
     def step(rows: AnyArray, pace: AnyArray) -> None:
-        sums = gradients(optimiser.p, told(rows), gather_rows(data.r, rows), size)
+        sums = gradients(optimiser.p, told(rows), gather_rows(data.r, rows), size, data.often(rows))
         optimiser.step(everyone.added(sums), pace)
 
     return of(active).repeated(step, optimiser.state) if everyone.count == 1 else step
@@ -137,7 +137,7 @@ def _strongest(
 ) -> AnyArray:  # fmt: skip
     """(T, count) the inactive inputs whose gradient at 0 has the largest norm."""
     (rows, valid), xp = screen, of(active)
-    share = xp.astype(valid, xp.float32) / valid.sum(axis=1)[:, None]
+    share = xp.astype(valid, xp.float32) * data.often(rows) / valid.sum(axis=1)[:, None]
     rows, share = everyone.own(rows), everyone.own(xp.astype(share, xp.float32))
     deltas, actions = [], []
     for at in range(0, rows.shape[1], 1024):
@@ -157,11 +157,14 @@ def _judged(
     p: Weights, inputs: ActionInputs, data: TrialData, judge: tuple[AnyArray, AnyArray], active: AnyArray,
     everyone: Processes = ALONE,
 ) -> np.ndarray:  # fmt: skip
-    xp, counts = of(active), judge[1].sum(axis=1).clip(1)  # a hash can leave a fold empty
+    xp = of(active)
+    counts = (judge[1] * data.often(judge[0])).sum(axis=1)
+    counts = counts + (counts == 0)  # a hash can leave a fold empty
     rows, valid = everyone.own(judge[0]), everyone.own(judge[1])
     total = xp.zeros((data.trials,), xp.float64)
     for at in range(0, rows.shape[1], 4096):
         part = slice(at, at + 4096)
         x, a, r = data.at(rows[:, part])
-        total += (((predict(p, x, inputs.values(a, active)) - r) ** 2) * valid[:, part]).sum(axis=1)
+        often = valid[:, part] * data.often(rows[:, part])
+        total += (((predict(p, x, inputs.values(a, active)) - r) ** 2) * often).sum(axis=1)
     return xp.to_numpy(everyone.added([total])[0] / counts)
