@@ -101,15 +101,17 @@ def sentence_of(text: str) -> str:
 def page(pairs: list[tuple[float, float]], large: dict[str, Any], memory: str) -> str:
     ratio = median(learn / estimate for estimate, learn in pairs)
     estimate, learn = (median(pair[at] for pair in pairs) for at in (0, 1))
+    versions = f"{platform.machine()}, Python {platform.python_version()}, numpy {np.__version__}"
     return f"""# What learning costs
 
-`python benchmarks/learning.py --write`, {platform.machine()}, Python {platform.python_version()}, numpy {np.__version__}.
+`python benchmarks/learning.py --write`, {versions}.
 
-**Beside one CAEL estimate**: paper's world, n = 1000, k = 500, {len(pairs)} logs, medians of processor seconds. CAEL takes
-{estimate:.2f} s and `cael.learn` {learn:.2f} s, {ratio:.2f} times as much.
+**Beside one CAEL estimate**: paper's world, n = 1000, k = 500, {len(pairs)} logs, medians of processor seconds.
+CAEL takes {estimate:.2f} s and `cael.learn` {learn:.2f} s, {ratio:.2f} times as much.
 
-**{large["rows"]:,} rows** in a Parquet file: {ACTIONS} actions, {DIM} contexts, `--memory {memory}`, two cores. `cael learn`
-takes {large["processor"]:.0f} s of processor time, {large["clock"]:.0f} s by the clock, {large["peak"]:.0f} MiB at its peak.
+**{large["rows"]:,} rows** in a Parquet file: {ACTIONS} actions, {DIM} contexts, `--memory {memory}`, two cores.
+`cael learn` takes {large["processor"]:.0f} s of processor time, {large["clock"]:.0f} s by the clock, and
+{large["peak"]:.0f} MiB at its peak.
 
 > {large["sentence"]}
 """
