@@ -34,7 +34,7 @@ from cael.experiments.shipping import listed, means_of, world_of
 from cael.policies.policy import Uniform, probabilities
 
 HERE = Path(__file__).resolve().parent
-TEST, SECONDS = 2000, 300
+TEST, SECONDS = 2000, 600
 TRIAL = "ACTG 175"
 CELLS = (
     "paper, k = 100", "paper, k = 500", "embedding-linear", "independent", "digits", "independent linear",
@@ -191,11 +191,13 @@ def main() -> None:
     parser.add_argument("--cells", nargs="*", default=CELLS)
     parser.add_argument("--peers", nargs="*", default=PEERS, choices=PEERS)
     parser.add_argument("--cache", type=Path, default=HERE / ".cache")
+    parser.add_argument("--out", type=Path, help="where the page goes; else it is printed")
     given = parser.parse_args()
     if given.what == "run":
         run(given)
     else:
-        print(page(read_lines(given.rows)), end="")
+        text = page(read_lines(given.rows))
+        print(text, end="") if given.out is None else given.out.write_text(text, "utf-8")
 
 
 if __name__ == "__main__":
