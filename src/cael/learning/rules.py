@@ -19,7 +19,9 @@ KEEP = -1
 
 
 class Rule(ABC):
-    """Probabilities of all actions, given those of the old policy."""
+    """Probabilities of all actions, given those of the old policy. allowed: (k,) which may be played; None: all."""
+
+    allowed: Array | None
 
     @abstractmethod
     def advised(self, batch: Batch, old: Floats) -> Floats:
