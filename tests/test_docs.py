@@ -334,3 +334,17 @@ def test_real_trials_are_rendered_from_the_committed_results() -> None:
     results = json.loads((DOCS / "results" / "real_trials.json").read_text())
     assert page(results) == (DOCS / "results" / "real_trials.inc").read_text()
     assert all(len(trial["arms"]) >= 4 for trial in results.values())
+
+
+def test_tables_of_learning_are_rendered_from_the_committed_results() -> None:
+    from cael.experiments.ledger import read_lines
+    from cael.experiments.shipping import page
+
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        pages = {"shipping": page, "learners": runpy.run_path(str(ROOT / "benchmarks" / "learners.py"))["page"]}
+    finally:
+        sys.path.remove(str(ROOT / "benchmarks"))
+    for name, rendered in pages.items():
+        text = rendered(read_lines(DOCS / "results" / f"{name}.jsonl"))
+        assert text == (DOCS / "results" / f"{name}.inc").read_text()
