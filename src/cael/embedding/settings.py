@@ -17,10 +17,10 @@ class Training:
     """How a network is trained: mini-batches from shuffled passes over the log, decoupled weight decay, in 64 bits.
 
     iterations: gradient steps. epochs: passes over the log, in place of iterations. batch_size: rows per step (at most
-    the rows of the log). optimiser: "adam", or "gradient" for plain steps theta - learning_rate * gradient. holdout:
-    share of the rows kept from training to watch the reward loss; 0 for none. patience: with a holdout, stop after so
-    many checks without improvement and return the best network seen (None: train to the end). check_every: steps
-    between records of the history. device: "cpu", "cuda", or "auto".
+    the rows of the log). optimiser: "adam" (with weight_decay), or "gradient" for plain steps theta - learning_rate *
+    gradient. holdout: share of the rows kept from training to watch the reward loss; 0 for none. patience: with a
+    holdout, stop after so many checks without improvement and return the best network seen (None: train to the end).
+    check_every: steps between records of the history. device: "cpu", "cuda", or "auto".
     """
 
     iterations: int = 1000
