@@ -72,8 +72,7 @@ bench: $(DEV)
 	$(BIN)/python benchmarks/many_actions.py
 
 readings: $(DEV)
-	$(BIN)/python -m cael.experiments.readings table --out docs/results/readings.json
-	$(BIN)/python -m cael.experiments.readings page --out docs/results
+	$(BIN)/cael reproduce readings
 
 quick: $(DEV)
 	$(BIN)/cael reproduce --quick --out results/quick

@@ -1,25 +1,32 @@
-"""obp's learners on one log; runs in obp's environment and prints (learner, value, seconds) as JSON."""
+"""obp's learners on one log, in obp's environment (see learners_peer.py).
 
-import json
-import sys
-import time
-import warnings
+IPWLearner and QLearner with a linear model and with a random forest, as in obp's examples. IPWLearner takes no negative
+rewards: they are centred and cut at 0, which its authors' papers advise, too; and as they are where that is possible.
+"""
 
 import numpy as np
 from obp.policy import IPWLearner, QLearner
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LogisticRegression, Ridge
 
-warnings.simplefilter("ignore")
+from learners_peer import main
+
+FOREST = {"n_estimators": 100, "min_samples_leaf": 10, "random_state": 0}
 
 
-def ipw(data, rewards):
-    learner = IPWLearner(n_actions=int(data["n_actions"]), base_classifier=LogisticRegression(max_iter=1000))
+def ipw(data, rewards, base):
+    learner = IPWLearner(n_actions=int(data["n_actions"]), base_classifier=base)
     learner.fit(context=data["contexts"], action=data["actions"], reward=rewards, pscore=data["propensities"])
     return learner.predict(context=data["test"])[:, :, 0]
 
 
-def direct(data):
-    learner = QLearner(n_actions=int(data["n_actions"]), base_model=Ridge())
+def centred(data):
+    return np.maximum(data["rewards"] - data["rewards"].mean(), 0)
+
+
+def direct(data, base):
+    features = data["features"] if data["features"].shape[1] else None
+    learner = QLearner(n_actions=int(data["n_actions"]), base_model=base, action_context=features)
     learner.fit(context=data["contexts"], action=data["actions"], reward=data["rewards"], pscore=data["propensities"])
     return learner.predict(context=data["test"])[:, :, 0]
 
@@ -38,27 +45,13 @@ def network(data):
 
 
 LEARNERS = {
-    "obp IPWLearner": lambda data: ipw(data, data["rewards"]),
-    "obp IPWLearner, centred": lambda data: ipw(data, np.maximum(data["rewards"] - data["rewards"].mean(), 0)),
-    "obp QLearner": direct,
+    "obp IPWLearner": lambda data: ipw(data, data["rewards"], LogisticRegression(max_iter=1000)),
+    "obp IPWLearner, centred": lambda data: ipw(data, centred(data), LogisticRegression(max_iter=1000)),
+    "obp IPWLearner, centred, forest": lambda data: ipw(data, centred(data), RandomForestClassifier(**FOREST)),
+    "obp QLearner": lambda data: direct(data, Ridge()),
+    "obp QLearner, forest": lambda data: direct(data, RandomForestRegressor(**FOREST)),
     "obp NNPolicyLearner": network,
 }
 
-
-def main():
-    data, rows = np.load(sys.argv[1]), []
-    for name, learn in LEARNERS.items():
-        start = time.process_time()
-        try:
-            p = learn(data)
-        except ImportError:  # torch is not part of obp's environment
-            continue
-        except Exception as error:  # a learner that fails on this log is shown by its name
-            print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
-            continue
-        rows.append((name, float((p * data["q"]).sum(axis=1).mean()), time.process_time() - start))
-    print(json.dumps(rows))
-
-
 if __name__ == "__main__":
-    main()
+    main(LEARNERS)

@@ -310,15 +310,17 @@ def test_the_checks_of_a_verdict_are_all_there():
     assert {each.name for each in logged} == both | {"propensity_column"}
 
 
-@pytest.mark.parametrize(("rows", "status"), [(49, "pass"), (50, "fail")])
+@pytest.mark.parametrize(("rows", "status"), [(49, "pass"), (50, "warn")])
 def test_an_action_needs_50_rows_to_be_tested(rows, status):
-    """Only logged propensities; those of the second action are ten times too large."""
+    """Only logged propensities; those of the second action are ten times too large, which the mean weight refuses."""
     n = 600
     actions = (np.arange(n) < rows).astype(int)
     p = np.where(actions == 1, 10 * rows / n, 1 - rows / n)
     p = np.clip(p * (1 + 0.02 * np.sin(np.arange(n))), 0, 1)
     log = cael.LoggedData(None, actions, rng().normal(size=n), p, n_actions=2)
-    assert check(evaluated(log, [0.5, 0.5], headline="SNIPS"), "frequencies").status == status
+    checks = evaluated(log, [0.5, 0.5], headline="SNIPS")
+    assert check(checks, "frequencies").status == status
+    assert check(checks, "mean_weight").status == "fail"
 
 
 def test_weights_that_are_all_alike_must_be_one():
@@ -1086,3 +1088,11 @@ def test_exit_codes(files, capsys):
     assert exit_code("audit", files / "none.npz") == 1
     assert exit_code("audit", sound, "--bogus") == 2
     capsys.readouterr()
+
+
+def test_a_policy_without_support_is_named_among_others():
+    log = cael.LoggedData(None, np.arange(60) % 3, np.arange(60) % 2 * 1.0, logging=[0.3, 0.3, 0.3, 0.1])
+    with pytest.raises(cael.SupportError, match=r"policy never: .* Leave it out to compare the others"):
+        cael.compare(log, {"first": np.eye(4)[0], "never": np.eye(4)[3]}, learn=False)
+    with pytest.raises(cael.SupportError, match=r"^SNDR is undefined"):
+        cael.evaluate(log, np.eye(4)[3], learn=False, estimators=cael.SNDR())

@@ -377,6 +377,24 @@ def test_a_catalogue_log_passes_with_its_sets_and_says_what_is_missing_without(g
     assert cael.evaluate(without, cael.AmongEligible(world.target), learn=False).verdict.level == "refuse"
 
 
+def test_actions_that_are_hardly_ever_played_elsewhere_are_no_refusal():
+    """Propensities of 0.002 on half of the rows: no such row shows the action, and the log is sound."""
+    rng, n = np.random.default_rng(4), 500
+    left = rng.random(n) < 0.5
+    first = np.where(left, 0.9, 0.0005)
+    actions = np.where(rng.random(n) < first, 0, 1 + (rng.random(n) < 0.5))
+    propensities = np.where(actions == 0, first, (1 - first) / 2)
+    assert (left | (actions > 0)).all()
+    log = cael.LoggedData(left[:, None] * 1.0, actions, rng.random(n), propensities, n_actions=3)
+    near = np.stack([0.98 * first, *2 * [(1 - 0.98 * first) / 2]], axis=1)
+    verdict = cael.evaluate(log, cael.Tabular(near), learn=False).verdict
+    found = next(check for check in verdict.checks if check.name == "frequencies")
+    assert found.status == "warn" and "hardly ever played" in found.sentence
+    halved = cael.LoggedData(log.contexts, actions, log.rewards, propensities / 2, n_actions=3)
+    wrong = cael.evaluate(halved, cael.Tabular(near), learn=False).verdict
+    assert next(check for check in wrong.checks if check.name == "frequencies").status == "fail"
+
+
 def verdict_sentence(log, world, name):
     verdict = cael.evaluate(log, world.target, learn=False).verdict
     return next(check.sentence for check in verdict.checks if check.name == name)

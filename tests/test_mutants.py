@@ -50,6 +50,12 @@ def test_a_mutant_that_tests_see_is_killed_and_an_equivalent_one_survives(toy):
     assert (toy.source / "toy" / "__init__.py").read_text() == SOURCE  # the tree itself is only read
 
 
+def test_a_mutant_that_ends_the_process_is_killed(toy):
+    ends = dataclasses.replace(KILLED, new="__import__('os').kill(__import__('os').getpid(), 11)")
+    (found,) = outcomes([ends], toy)
+    assert (found.killed, found.how) == (True, "the process ended by signal 11")
+
+
 def test_time_that_runs_out_is_told(toy):
     assert answer_of(toy, toy.source, ["checks/test_slow.py"], 0.1) == (None, "no answer in 0 seconds")
 

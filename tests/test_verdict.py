@@ -209,6 +209,22 @@ def test_where_the_model_carries_the_number_the_verdict_says_what_the_log_alone_
     assert found.verdict.level == "caution"
 
 
+def test_what_the_log_alone_is_worth_counts_where_only_logged_propensities_are_known():
+    """An arm that is played in 1.2% of 500 rows: the smoothed weights are worth 100 rows, the log's own about 7."""
+    rng, arms = np.random.default_rng(2), 20
+    x = rng.normal(size=(500, 2))
+    effects = np.repeat(rng.normal(size=2), arms // 2)
+    p = np.full((500, arms), 0.25 / arms)
+    p[:, 0] += 0.75
+    actions = np.where(rng.random(500) < 0.75, 0, rng.integers(0, arms, 500))
+    log = cael.LoggedData(x, actions, effects[actions] + x[:, 0] + 0.1 * rng.normal(size=500),
+                          p[np.arange(500), actions], n_actions=arms)  # fmt: skip
+    found = cael.evaluate(log, cael.Tabular(np.eye(arms)[5]), budget=1.0)
+    alone = check(found, "unsmoothed_rows")
+    assert (found.headline, alone.status, found.verdict.level) == ("Auto", "warn", "caution")
+    assert alone.value == pytest.approx(cael.SNIPS().estimate(log, np.eye(arms)[5]).diagnostics.effective_sample_size)
+
+
 def test_without_propensities_a_number_is_refused(log, policy):
     bare = cael.LoggedData(log.contexts, log.actions, log.rewards, n_actions=8)
     found = cael.evaluate(bare, policy)

@@ -236,7 +236,39 @@ def test_action_vectors_that_are_redrawn_with_each_log():
 
 def test_a_training_that_diverges_is_refused():
     wild = cael.Training(iterations=40, batch_size=64, learning_rate=1e12, optimiser="gradient", check_every=5)
-    with pytest.raises(
-        cael.InputError, match=r"training diverged: its loss is not finite at step .* Lower learning_rate"
-    ):
+    with pytest.raises(cael.InputError, match=r"training diverged: its loss grew without bound. Lower learning_rate"):
         cael.NetworkDM(cael.NetworkOutcome(replace(SMALL, batchnorm=False), wild)).estimate(LOG, POLICY)
+
+
+def test_one_that_diverges_does_not_stop_those_beside_it():
+    """Contexts of 1e35 make its loss infinite; the row beside it is what it is alone."""
+    from cael.experiments.trial import _answers
+
+    huge = cael.LoggedData(
+        LOG.contexts * 1e35, LOG.actions, LOG.rewards, logging=np.full(8, 0.125), n_actions=8,
+        action_features=LOG.action_features,
+    )  # fmt: skip
+    steps = replace(QUICK, optimiser="gradient", learning_rate=1e-3)
+    estimator = cael.CAELMIPS("literal", network=SMALL, training=steps)
+    problems = [Problem(LOG, POLICY), Problem(huge, POLICY), Problem(LOG, POLICY)]
+    first, lost, last = _answers(estimator, problems, [0, 1, 2])
+    assert isinstance(lost, cael.InputError) and "diverged" in str(lost)
+    for seed, found in ((0, first), (2, last)):
+        assert found.value == pytest.approx(replace(estimator, seed=seed).solve(problems[0]).value, rel=1e-10)
+    assert all("diverged" in str(each) for each in _answers(estimator, problems[1:2] * 2, [0, 1]))
+
+
+@pytest.mark.parametrize("preset", list(PRESETS))
+def test_training_does_not_amplify_rounding(preset):
+    """Rewards changed in the tenth digit are seen, and move the estimate in about that digit."""
+    noise = 1 + 1e-10 * np.random.default_rng(0).standard_normal(len(LOG))
+    moved = cael.LoggedData(
+        LOG.contexts, LOG.actions, LOG.rewards * noise, logging=LOG.logging, n_actions=8,
+        action_features=LOG.action_features,
+    )  # fmt: skip
+    training = replace(cael.CAELMIPS(preset).training, iterations=150, batch_size=64)
+    estimator = cael.CAELMIPS(preset, network=SMALL, training=training)
+    one, other = estimator.estimate(LOG, POLICY), estimator.estimate(moved, POLICY)
+    first, second = (each.diagnostics.training.history["reward"] for each in (one, other))
+    assert first[0] != second[0]
+    assert 0 < abs(one.value - other.value) < 1e-7

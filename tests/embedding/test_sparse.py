@@ -437,7 +437,7 @@ def test_logs_trained_together_are_as_trained_alone(settings):
 
 def test_logs_of_other_shapes_or_other_actions_are_not_trained_together():
     first = paper_logs(1)[0]
-    with pytest.raises(cael.InputError, match="same numbers of rows, actions and contexts"):
+    with pytest.raises(cael.InputError, match="same numbers of rows, actions, contexts and action features"):
         rewards.sparse_rewards([first, paper_logs(1, n=90)[0]], TINY, 2, [0, 1])
     other = cael.worlds.PaperWorld(n_actions=8, action_dim=3, gamma=0.2, seed=5).sample(120, 1)
     with pytest.raises(cael.InputError, match="same action_features"):

@@ -225,8 +225,8 @@ def test_a_machine_that_cannot_do_it_is_told_at_once(small, tmp_path, monkeypatc
 def test_reproduce_leaves_all_files_and_tells(small, tmp_path, capsys):
     (found,) = reproduce([str(small)], tmp_path / "out", Where())
     names = {path.name for path in (tmp_path / "out" / "small").iterdir()}
-    figures = {f"figure-full.{suffix}" for suffix in ("svg", "png")}
-    assert names == figures | {"trials.jsonl", "manifest.json", "summary.csv", "claims.json"}
+    figures = {f"figure-full.{suffix}" for suffix in ("svg", "png", "pdf")}
+    assert names == figures | {"trials.jsonl", "manifest.json", "summary.csv", "table.tex", "claims.json"}
     assert "small: 32 trials" in capsys.readouterr().err
     text = found.text()
     assert "SNIPS" in text and "truth 5: 9.67" in text

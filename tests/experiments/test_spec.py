@@ -5,9 +5,10 @@ import pytest
 import cael
 from cael.experiments import registry
 from cael.experiments.logs import world_of
-from cael.experiments.spec import NAMES, load, parse
+from cael.experiments.run import plan
+from cael.experiments.spec import BASE, CAUSES, EXTENDED, NAMES, experiments_of, load, parse
 
-RUNS = {"samples": 100, "ablation": 60, "inputs": 60}
+RUNS = {"samples": 100, "ablation": 50, "inputs": 50}
 VALUES = {
     "actions": [50, 100, 1000, 1500],
     "logging": [-1.0, -0.5, 0.0, 0.5, 1.0],
@@ -92,3 +93,35 @@ def test_settings_are_described_without_device_and_seed():
     assert one != registry.described(registry.make("CAELMIPS", quick=True))
     assert registry.described(cael.IPS()) != registry.described(cael.SNIPS())
     assert registry.seeded(cael.DR(), 5).seed == 5 and registry.seeded(cael.IPS(), 5) == cael.IPS()
+
+
+def test_the_extended_set_adds_readings_and_runs_and_leaves_the_first_blocks_as_they_are():
+    base, wide = load("actions"), load("actions", extended=True)
+    assert base.estimators.keys() < wide.estimators.keys() and base.often == {}
+    assert {wide.runs_of(name) for name in registry.PAPER} == {100} and wide.runs_of("CAELMIPS(offset)") == 40
+    assert wide.runs_of("CAEL") == 30 and list(wide.seeds_of("CAELMIPS(offset)")) == list(range(40))
+    assert wide.panels["readings"][-1] == "AELMIPS(offset)" and "CAELMIPS(offset)" not in wide.panels["full"]
+    for device in ("cpu", "cuda"):
+        blocks = {tuple(task.keys) for task in plan(wide, device)}
+        assert {tuple(task.keys) for task in plan(base, device)} <= blocks
+    assert load("actions", extended=True, runs=5).often == {} == load("actions", extended=True, quick=True).often
+
+
+def test_estimators_are_chosen_by_name_by_group_and_from_the_registry():
+    assert list(load("samples", estimators=["IPS", "CAELMIPS(offset)"]).estimators) == ["IPS", "CAELMIPS(offset)"]
+    paper = load("open-bandit", estimators=["paper"])
+    assert list(paper.estimators) == ["CAELMIPS", "AELMIPS", "IPS", "NetworkDM", "LoggedMean"]
+    assert paper.panels == {"paper": tuple(paper.estimators)}
+    assert load("open-bandit", estimators=["CAELMIPS(offset)"]).estimators["CAELMIPS(offset)"] == {
+        "kind": "CAELMIPS", "preset": "offset", "network": {"actions": "onehot"},
+    }  # fmt: skip
+    assert "OffCEM" in load("noise", estimators=["full", "OffCEM"]).estimators
+    with pytest.raises(cael.InputError, match="unknown estimator 'Magic'"):
+        plan(load("noise", estimators=["Magic"]), "cpu")
+
+
+def test_a_figure_stands_for_its_experiments():
+    assert experiments_of(["figure-2", "open-bandit", "noise"]) == ["open-bandit-published", "open-bandit", "noise"]
+    assert set(EXTENDED) <= set(NAMES) and set(BASE) | set(CAUSES) == set(NAMES)
+    added = {name for name in BASE if load(name, extended=True).estimators != load(name).estimators}
+    assert added | set(CAUSES) == set(EXTENDED)

@@ -192,7 +192,7 @@ TOMLS = {
     '[policies.a]\nkind = "uniform"\n[policies.b]\nkind = "uniform"': (1, "takes one policy, and there are 2: a, b"),
     "[policies]": (1, "takes one policy, and there are 0"),
     "evaluate = 3": (1, "must be a table of options; got 3"),
-    'level = "x"': (2, "unable to convert"),
+    'level = "x"': (2, "expected a number"),
     "level = 2.0": (1, "level must be"),
     "level = nan": (1, "level must be"),
     "level = [1]": (2, "unable to convert"),

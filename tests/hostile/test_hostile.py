@@ -6,14 +6,14 @@ import pytest
 
 from cael.cli import main
 from cael.common.visible import HIDDEN
-from tests.hostile import cases, files_of_policies
+from tests.hostile import cases, files_of_policies, more_cases
 from tests.hostile.cases import REFUSED, Case
 
 
 def all_cases() -> dict[str, Case]:
     """Every case by its name; no two have the same."""
     named: dict[str, Case] = {}
-    for table in (*cases.TABLES, *files_of_policies.ALL):
+    for table in (*cases.TABLES, *files_of_policies.ALL, *more_cases.ALL):
         made = table()
         assert not named.keys() & made.keys()
         named |= made

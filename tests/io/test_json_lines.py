@@ -103,7 +103,7 @@ def test_time_as_text_is_a_time(tmp_path: Path) -> None:
         ('{"action": 1, "action": 2, "reward": 1}\n', "line 3 has the name 'action' twice"),
         ('{"action": 1, "reward": 1e400}\n', "line 3: 'reward' is a number too large"),
         ('{"context": {"a": 1}, "context_a": 2}\n', "two columns named 'context_a'"),
-        ('{"action": 18446744073709551616, "reward": 1, "propensity": 0.5}\n', "cannot tell whole numbers"),
+        (f'{{"action": {10**50}, "reward": 1, "propensity": 0.5}}\n', "cannot tell whole numbers"),
         ('{"action": null, "reward": 1, "propensity": 0.5}\n', "column 'action' is missing in 1 row (row 2)"),
     ],
 )
@@ -158,3 +158,18 @@ def test_an_empty_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text("")
     with pytest.raises((LogError, InputError), match="empty"):
         cael.read(tmp_path / "log.jsonl")
+
+
+def test_ids_of_more_than_63_bits_stay_apart(tmp_path: Path) -> None:
+    """Hashes, say; small and wide ones, in any line."""
+    wide = [{**row, "user": 2**63 + at if at % 2 else at} for at, row in enumerate(rows(40))]
+    path = written(tmp_path / "log.jsonl", wide)
+    assert len(set(cael.read(path, ROLES).clusters.tolist())) == 40
+    kept, scanned = (cael.evaluate(log, "uniform", learn=False)["IPS"] for log in (cael.read(path), cael.scan(path)))
+    assert scanned.stderr == pytest.approx(kept.stderr, rel=1e-9)
+
+
+def test_a_packed_file_that_is_cut_is_named(tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl.gz").write_bytes(gzip.compress(GOOD.encode() * 50)[:-20])
+    with pytest.raises(InputError, match=r"log.jsonl.gz cannot be read: Truncated compressed stream"):
+        cael.read(tmp_path / "log.jsonl.gz")

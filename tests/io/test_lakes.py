@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import cael
 from cael.errors import InputError
+from cael.io.lakes import newest_metadata
 
 TABLE = pa.table(
     {"action": [0, 1, 2] * 100, "reward": [0.1, 0.2, 0.3] * 100, "propensity": [1 / 3] * 300, "x_day": [1, 2, 3] * 100}
@@ -106,3 +109,50 @@ def test_a_broken_delta_log_is_a_sentence(delta: Path) -> None:
         path.write_text("{broken")
     with pytest.raises(InputError, match="cannot be read as a Delta table"):
         cael.read(delta)
+
+
+def described(folder: Path, change: Any) -> Path:
+    """The newest description of an Iceberg table, changed."""
+    path = newest_metadata(folder)
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+    return path
+
+
+@pytest.mark.filterwarnings("ignore::Warning")
+@pytest.mark.parametrize("place", ["s3://bucket/x.avro", "http://127.0.0.1:9/x", "gs://b/x", "hdfs://127.0.0.1:9/x"])
+def test_iceberg_asks_no_other_machine(iceberg: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    described(iceberg, lambda document: [s.update({"manifest-list": place}) for s in document["snapshots"]])
+    monkeypatch.setattr("pyiceberg.table.StaticTable.from_metadata", None)
+    with pytest.raises(InputError, match="has files elsewhere, such as"):
+        cael.read(iceberg)
+
+
+@pytest.mark.filterwarnings("ignore::Warning")
+def test_files_of_iceberg_on_other_machines_are_not_asked_for(iceberg: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyiceberg.manifest import ManifestFile
+
+    monkeypatch.setattr(ManifestFile, "manifest_path", property(lambda _: "s3://bucket/manifest.avro"))
+    with pytest.raises(InputError, match=r"has files elsewhere, such as s3://bucket/manifest\.avro"):
+        cael.read(iceberg)
+
+
+@pytest.mark.filterwarnings("ignore::Warning")
+def test_iceberg_imports_no_code(iceberg: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "owned.py").write_text("raise SystemExit(99)")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    described(iceberg, lambda document: document.setdefault("properties", {}).update({"py-io-impl": "owned.IO"}))
+    with pytest.raises(InputError, match=r"names code to read the table with \(py-io-impl\)"):
+        cael.read(iceberg)
+    assert "owned" not in sys.modules
+
+
+@pytest.mark.filterwarnings("ignore::Warning")
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_file_that_is_gone_is_named_with_its_table(kind: str, request: pytest.FixtureRequest) -> None:
+    folder = request.getfixturevalue(kind)
+    for path in folder.rglob("*.parquet"):
+        path.unlink()
+    with pytest.raises(InputError, match=f"cannot be read as an? {kind.capitalize()} table"):
+        cael.read(folder)

@@ -95,7 +95,9 @@ def test_where_nothing_is_better_the_old_policy_is_kept_with_reasons():
 
 
 def test_a_floor_of_the_lift_is_what_the_bound_must_exceed(log, shipped):
-    below, above = (cael.learn(log, min_lift=shipped.bound + step) for step in (-0.2, 0.2))
+    between = (shipped.evaluation.lift.value - shipped.bound) / 2
+    assert between > 0
+    below, above = (cael.learn(log, min_lift=shipped.bound + step) for step in (-0.2, between))
     assert below.decision == "ship"
     assert above.decision == "keep"
     assert "lower bound" in " ".join(above.reasons)

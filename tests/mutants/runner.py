@@ -51,7 +51,8 @@ class Mutant:
 
 @dataclass(frozen=True)
 class Outcome:
-    """killed: whether the tests failed. how: the test that failed, or that time ran out, or an import that failed."""
+    """killed: whether the tests failed. how: the test that failed, that time ran out, the signal that ended the
+    process, or an import that failed."""
 
     mutant: Mutant
     killed: bool
@@ -184,6 +185,8 @@ def outcome_of(project: Project, base: Path, mutant: Mutant, limit: float) -> Ou
         return Outcome(mutant, False, "all tests pass", seconds)
     if code is None:
         return Outcome(mutant, True, f"time: {printed}", seconds)
+    if code < 0:
+        return Outcome(mutant, True, f"the process ended by signal {-code}", seconds)
     named = re.search(r"^(?:FAILED|ERROR) (\S+)", printed, re.MULTILINE)
     if code not in (FAILED, INTERRUPTED) or named is None:
         raise MutantError(f"{mutant.name}: pytest ended with {code}:\n{printed[-3000:]}")

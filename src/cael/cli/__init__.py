@@ -30,6 +30,7 @@ app = App(
 app.command(decide.evaluate, name="evaluate", help_epilogue=POLICIES)
 app.command(decide.compare, name="compare", help_epilogue=POLICIES)
 app.command(improve.learn, name="learn")
+app.command(improve.watch, name="watch")
 app.command(examine.audit, name="audit")
 app.command(examine.plan, name="plan", help_epilogue=POLICIES)
 app.command(simulation.demo)

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
-
-from cyclopts import Parameter
 
 from cael.cli.decide import exit_code, measuring
 from cael.cli.large import opened
-from cael.cli.options import Baseline, Columns_, Judging, Log, MaybeWhole, Printed, Reading, Whole
+from cael.cli.options import (
+    Baseline,
+    Columns_,
+    Judging,
+    Log,
+    MaybeNumber,
+    MaybeWhole,
+    Number,
+    Numbers,
+    Printed,
+    Reading,
+    Whole,
+)
 from cael.cli.output import facts_in_memory, show
 
 
@@ -19,7 +28,7 @@ def audit(
     columns: Columns_ = None,
     reading: Reading | None = None,
     judging: Judging | None = None,
-    p_value: float | None = None,
+    p_value: MaybeNumber = None,
     blocks: Whole = 10,
     format: Printed = "table",
 ) -> int:
@@ -51,10 +60,10 @@ def plan(
     reading: Reading | None = None,
     judging: Judging | None = None,
     baseline: Baseline = None,
-    level: float = 0.95,
-    power: float = 0.8,
+    level: Number = 0.95,
+    power: Number = 0.8,
     rows: MaybeWhole = None,
-    exploration: Annotated[list[float] | None, Parameter(consume_multiple=True, negative=())] = None,
+    exploration: Numbers = None,
     format: Printed = "table",
 ) -> int:
     """How many more rows, or how much exploration, does it take to detect this lift?
@@ -93,10 +102,11 @@ def plan(
 
 def lift_of(text: str) -> tuple[float, bool]:
     """(0.01, True) of '1%', (0.5, False) of '0.5'."""
+    from cael.cli.options import number
     from cael.errors import InputError
 
     try:
-        size = float(text.strip().removesuffix("%"))
+        size = float(number(text.removesuffix("%").strip()))
     except ValueError:
         raise InputError(
             f"lift must be a percentage such as 1%, or a number in units of the reward; got {text!r}."

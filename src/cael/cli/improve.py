@@ -1,4 +1,4 @@
-"""The command that learns a policy: learn."""
+"""The commands about a better policy: learn, watch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,21 @@ from cyclopts import Parameter
 
 from cael.cli.decide import measuring
 from cael.cli.large import Large, Opened, open_large
-from cael.cli.options import Columns_, Flag, Guardrails, Judging, Log, MaybeWhole, Out, Printed, Reading, Whole
+from cael.cli.large import opened as read_log
+from cael.cli.options import (
+    Columns_,
+    Flag,
+    Guardrails,
+    Judging,
+    Log,
+    MaybeNumber,
+    MaybeWhole,
+    Number,
+    Out,
+    Printed,
+    Reading,
+    Whole,
+)
 from cael.cli.output import Facts, facts_in_memory, save_report, show, writable
 from cael.errors import InputError, NeedsError
 
@@ -29,11 +43,11 @@ OK, KEPT = 0, 4
 class Constraints:
     """What the policy must keep to."""
 
-    min_lift: float = 0.0
+    min_lift: Number = 0.0
     "The lower bound of the lift must exceed this, in units of the reward."
-    max_changed: float = 1.0
+    max_changed: Number = 1.0
     "At most this share of the decisions may differ from those of the old policy."
-    explore: float = 0.0
+    explore: Number = 0.0
     "This share of the decisions is drawn uniformly, so that the next log can be evaluated, too."
     max_actions: MaybeWhole = None
     "At most so many actions are advised."
@@ -50,6 +64,8 @@ class Files:
     "Write the policy to this JSON file, which --policy learned:FILE reads."
     decisions: Path | None = None
     "Write a table of its decisions on this log to a CSV or Parquet file."
+    watch: Path | None = None
+    "Write a JSON file with which cael watch asks again as new rows come."
     code: Path | None = None
     "Write a tree or linear scores as code to a .py or .sql file."
 
@@ -65,9 +81,9 @@ def learn(
     depth: Whole = 2,
     limits: Constraints | None = None,
     guardrail: Guardrails = None,
-    level: float = 0.95,
-    certify: float = 0.4,
-    budget: float | None = None,
+    level: Number = 0.95,
+    certify: Number = 0.4,
+    budget: MaybeNumber = None,
     files: Files | None = None,
     gate: Flag = False,
     format: Printed = "table",
@@ -120,10 +136,38 @@ def learn(
     return KEPT if gate and not learned.ships else OK
 
 
+def watch(
+    log: Log,
+    state: Path,
+    *,
+    columns: Columns_ = None,
+    reading: Reading | None = None,
+    gate: Flag = False,
+    format: Printed = "table",
+) -> int:
+    """Ask again whether a learned policy is better, with rows that came since the last look.
+
+    The bound holds for all looks together, so that one may look as often as one likes, and ship as soon as it is above
+    what was asked for.
+
+    Parameters
+    ----------
+    state
+        The JSON file that cael learn --watch wrote; the rows are added to it.
+    gate
+        Exit with 4 if the policy is not to be shipped yet.
+    """
+    from cael.learning.watching import read_watch
+
+    table = read_log(log, columns, reading or Reading())
+    grown = read_watch(state, table.log).more(table.log)
+    grown.save(state)
+    show(grown, format, kind="watch", facts=facts_in_memory(table))
+    return KEPT if gate and not grown.ships else OK
+
+
 def bounds_of(metrics: Sequence[Metric]) -> list[Metric]:
     """The guardrails among the metrics; what is learned by is the reward alone."""
-    from cael.errors import InputError
-
     goals = [metric for metric in metrics if not metric.guardrail]
     if len(goals) > 1 or any(metric != type(metric)(metric.column) for metric in goals):
         raise InputError(
@@ -147,7 +191,7 @@ def facts_of(opened: Opened) -> Facts:
 
 def check_files(files: Files, log: str) -> None:
     """Refuse files that cannot be written, and the log itself, before the work is done."""
-    kinds = {"save": (".json",), "decisions": (".csv", ".parquet"), "code": (".py", ".sql")}
+    kinds = {"save": (".json",), "watch": (".json",), "decisions": (".csv", ".parquet"), "code": (".py", ".sql")}
     for name, endings in kinds.items():
         path = getattr(files, name)
         if path is None:
@@ -158,12 +202,14 @@ def check_files(files: Files, log: str) -> None:
             raise InputError(f"--{name}: there is no folder {path.parent}.")
         if path.is_dir():
             raise InputError(f"--{name}: {path} is a folder; name a file.")
-        if (
-            path.exists()
-            and Path(log).exists()
-            and (path.samefile(log) or Path(log).resolve() in path.resolve().parents)
-        ):
-            raise InputError(f"--{name}: {path} is a file of the log, which would be written over. Name another file.")
+        if is_of_log(path, Path(log)):
+            raise InputError(f"--{name}: {path} is, or would be, a file of the log. Name one elsewhere.")
+
+
+def is_of_log(path: Path, log: Path) -> bool:
+    """Whether this is the log's file, or a table in its folder."""
+    same = path.exists() and log.exists() and path.samefile(log)
+    return same or (path.suffix.lower() in (".csv", ".parquet") and log.resolve() in path.resolve().parents)
 
 
 def code_of(files: Files, learned: Learned) -> str:
@@ -181,9 +227,11 @@ def write_files(files: Files, learned: Learned, opened: Opened, code: str) -> No
 
     if files.save is not None:
         learned.save(files.save)
+    if files.watch is not None:
+        learned.watch().save(files.watch)
     if files.code is not None:
         write_whole(files.code, code)
     if files.decisions is not None and opened.table is not None:
         write_decisions(learned.policy, opened.table.log, files.decisions)
-    for path in filter(None, (files.save, files.code, files.decisions)):
+    for path in filter(None, (files.save, files.watch, files.code, files.decisions)):
         print(f"wrote {visible(str(path))}", file=sys.stderr)

@@ -89,7 +89,9 @@ def open_large(
     from cael.log.budget import PROGRAM, bytes_of, shown
 
     budget = bytes_of(large.memory)
-    why = "as --dask asks" if large.dask else "as --predictions asks" if large.predictions else ""
+    if large.dask == "":
+        raise InputError("--dask is empty: give the address of a scheduler, or leave it out.")
+    why = "as --dask asks" if large.dask else "as --predictions asks" if large.predictions is not None else ""
     asked = reading.source(log)
     if Path(log).suffix == ".npz" and isinstance(asked, str):
         if why:

@@ -18,13 +18,34 @@ if TYPE_CHECKING:
     from cael.judging.thresholds import Thresholds
 
 
+def number(text: str, kind: type = float) -> Any:
+    """A number, or a ValueError; also where Python would read one and others would not: 1_0, \u0661, ' 1'."""
+    try:
+        if text.isascii() and "_" not in text and text == text.strip():
+            return kind(text)
+    except ValueError:
+        pass
+    raise ValueError(f"expected a {'whole ' if kind is int else ''}number; got {text!r}")
+
+
 def _whole(_: Any, tokens: Sequence[Any]) -> int:
     """A whole number; 1.5 is none."""
-    return int(tokens[0].value)
+    return int(number(tokens[0].value, int))
+
+
+def _number(_: Any, tokens: Sequence[Any]) -> float:
+    return float(number(tokens[0].value))
+
+
+def _numbers(_: Any, tokens: Sequence[Any]) -> list[float]:
+    return [float(number(token.value)) for token in tokens]
 
 
 Whole = Annotated[int, Parameter(converter=_whole)]
 MaybeWhole = Annotated[int | None, Parameter(converter=_whole)]
+Number = Annotated[float, Parameter(converter=_number)]
+MaybeNumber = Annotated[float | None, Parameter(converter=_number)]
+Numbers = Annotated[list[float] | None, Parameter(converter=_numbers, consume_multiple=True, negative=())]
 Format: TypeAlias = Literal["table", "json", "markdown"]
 Log = Annotated[
     str,
@@ -73,7 +94,7 @@ class Reading:
     "A table with the rewards, where the log has none; it is joined by the column --on."
     on: str | None = None
     "The column by which --rewards is joined, such as a decision's or a subject's id."
-    no_reward: float | None = None
+    no_reward: MaybeNumber = None
     "What a decision earned that has no row in --rewards; without it, that is an error."
     config: Path | None = None
     "A TOML file with options; those of the command line win."

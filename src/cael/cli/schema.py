@@ -52,8 +52,9 @@ DEFINITIONS: dict[str, Any] = {
         assumes={"type": ["string", "null"]}, diagnostics=ref("diagnostics"),
     ),
     "answer": record(
-        sentence=TEXT, metric=TEXT, policy=TEXT, baseline=TEXT, rows=COUNT, first_day={"type": ["string", "null"]},
-        last_day={"type": ["string", "null"]}, unit=TEXT, scale=COUNT, value=NUMBER, baseline_value=NUMBER, lift=NUMBER,
+        sentence=TEXT, metric=TEXT, policy=TEXT, baseline=TEXT, rows=COUNT, decisions=COUNT, unit=TEXT, scale=COUNT,
+        first_day={"type": ["string", "null"]}, last_day={"type": ["string", "null"]},
+        value=NUMBER, baseline_value=NUMBER, lift=NUMBER,
         interval=ref("interval"), relative_lift=MAYBE,
         relative_interval={"anyOf": [ref("interval"), {"type": "null"}]},
         chance_better={"type": "number", "minimum": 0, "maximum": 1}, chance_assumes=TEXT,
@@ -141,6 +142,10 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
         ),
         certificate={"type": "object"}, plan={"type": ["object", "null"]},
     ),
+    "watch": record(
+        reading=ref("reading"), decision={"enum": ["ship", "keep"]}, sentence=TEXT, policy=TEXT, level=NUMBER,
+        min_lift=NUMBER, rows=COUNT, units=COUNT, looks=several(record(n=COUNT, lift=NUMBER, bound=MAYBE)),
+    ),
     "plan": record(
         reading=ref("reading"), policy=TEXT, baseline_name=TEXT, lift=NUMBER, baseline=NUMBER, level=NUMBER,
         power=NUMBER, n=COUNT, rows=COUNT, detectable=MAYBE, enough=MAYBE, rows_needed=MAYBE, more_rows=MAYBE,
@@ -151,7 +156,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
 
 
 def schema_of(kind: str) -> dict[str, Any]:
-    """The JSON Schema of a document: "evaluation", "comparison", "audit", "plan" or "learned"."""
+    """The JSON Schema of a document: "evaluation", "comparison", "audit", "plan", "learned" or "watch"."""
     document = DOCUMENTS[kind]
     name = f"cael.{kind}/{SCHEMA}"
     return {

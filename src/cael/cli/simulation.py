@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from cyclopts import Parameter
 
-from cael.cli.options import Flag, Printed, Whole
+from cael.cli.options import Flag, Number, Printed, Whole
 from cael.cli.output import console, printed, show
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ class Simulation:
     "Number of actions."
     context_dim: Whole = 5
     "Dimension of the contexts."
-    noise: float = 1.0
+    noise: Number = 1.0
     "Standard deviation of the reward."
-    gamma: float = 0.0
+    gamma: Number = 0.0
     "The logging policy is the softmax of gamma times the expected reward; 0 is uniform."
-    epsilon: float = 0.2
+    epsilon: Number = 0.2
     "The target is epsilon-greedy on the expected reward."
     seed: Whole = 0
     "Seed of the log."
@@ -140,7 +140,7 @@ def example(
         print(f"wrote {path}")
 
 
-def schema(document: Literal["evaluation", "comparison", "audit", "plan", "learned"] = "evaluation") -> None:
+def schema(document: Literal["evaluation", "comparison", "audit", "plan", "learned", "watch"] = "evaluation") -> None:
     """Print the JSON Schema of what --format json prints.
 
     Parameters

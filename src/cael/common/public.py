@@ -41,6 +41,8 @@ from cael.judging.verdict import Verdict as Verdict
 from cael.learning.advice import Learned as Learned
 from cael.learning.learner import learn as learn
 from cael.learning.saved import read_policy as read_policy
+from cael.learning.watching import Watch as Watch
+from cael.learning.watching import read_watch as read_watch
 from cael.log.batch import Batch as Batch
 from cael.log.eligible import Eligible as Eligible
 from cael.log.logged import LoggedData as LoggedData

@@ -65,6 +65,13 @@ def embeddings(network: Network, parameters: Parameters, data: TrialData) -> tup
 
 
 @torch.no_grad()
+def embeddings_at(network: Network, parameters: Parameters, contexts: Floats, actions: Ints) -> Floats:
+    """f(x, a) of rows, (b, e), of a network with one trial on the CPU."""
+    x = torch.as_tensor(np.array(contexts), dtype=torch.float64)[None]
+    return network.embed(parameters, x, torch.as_tensor(np.array(actions), dtype=torch.int64)[None], None)[0].numpy()
+
+
+@torch.no_grad()
 def rewards_of_all(
     network: ContextActionNetwork, parameters: Parameters, contexts: Floats, device: torch.device
 ) -> Floats:

@@ -12,15 +12,24 @@ from cael.errors import InputError, NeedsError, choose, positive_int
 
 
 @final
+class Diverged(InputError):
+    """The loss of a training grew without bound. trials: of those that were trained together, which."""
+
+    def __init__(self, message: str, trials: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.trials = trials
+
+
+@final
 @dataclass(frozen=True)
 class Training:
     """How a network is trained: mini-batches from shuffled passes over the log, decoupled weight decay, in 64 bits.
 
     iterations: gradient steps. epochs: passes over the log, in place of iterations. batch_size: rows per step (at most
-    the rows of the log). optimiser: "adam" (with weight_decay), or "gradient" for plain steps theta - learning_rate *
-    gradient. holdout: share of the rows kept from training to watch the reward loss; 0 for none. patience: with a
-    holdout, stop after so many checks without improvement and return the best network seen (None: train to the end).
-    check_every: steps between records of the history. device: "cpu", "cuda", or "auto".
+    the rows of the log). learning_rate, weight_decay: of the steps. optimiser: "adam", or "gradient" for plain steps
+    theta - learning_rate * gradient. holdout: share of the rows kept from training to watch the reward loss; 0 for
+    none. patience: with a holdout, stop after so many checks without improvement and return the best network seen
+    (None: train to the end). check_every: steps between records of the history. device: "cpu", "cuda", or "auto".
     """
 
     iterations: int = 1000
@@ -206,8 +215,9 @@ PRESETS: dict[str, dict[str, Any]] = {
     # The text, letter by letter: the gradient of the whole loss, n of the batch that the loss is computed on.
     "literal": {"posterior_gradient": True, "variance_n": "batch"},
 }
-TRAININGS = {"literal": Training(optimiser="gradient", learning_rate=0.01)}
-"""Of presets that say how: line 8 of Algorithm 1 is a plain gradient step. (Its rate is not in the text.)"""
+TRAININGS = {"literal": Training(optimiser="gradient", learning_rate=0.001)}
+"""Of presets that say how: line 8 of Algorithm 1 is a plain gradient step. Its rate is not in the text; with 1,500
+actions the loss grows without bound at 0.01."""
 
 
 def objective(preset: str, **changes: Any) -> Objective:

@@ -19,10 +19,9 @@ from torch import Tensor
 from cael.common.progress import progress
 from cael.embedding.batches import Batches, TrialData
 from cael.embedding.network import Network, Parameters
-from cael.embedding.settings import Training
+from cael.embedding.settings import Diverged, Training
 from cael.embedding.stream import Stream
 from cael.embedding.tensors import Torch, deterministic
-from cael.errors import InputError
 
 Loss: TypeAlias = Callable[[Parameters, "Step"], tuple[Tensor, dict[str, Tensor]]]
 """(parameters, step) -> the total loss of each trial (T,), and named parts (T,) for the history."""
@@ -84,13 +83,11 @@ def train(
 
 def _check_finite(watch: _Watch, settings: Training) -> None:
     """Refuse a training whose loss grew without bound."""
-    lost = [step for step, total in zip(watch.iterations, watch.losses.get("total", []), strict=False)
-            if not np.isfinite(total).all()]  # fmt: skip
-    if lost:
-        raise InputError(
-            f"the training diverged: its loss is not finite at step {lost[0]}. Lower learning_rate, which is "
-            f"{settings.learning_rate:g}."
-        )
+    finite = np.isfinite(np.array(watch.losses.get("total", []), dtype=float)).reshape(-1, watch.data.trials)
+    if not finite.all():
+        rate = f"Lower learning_rate, which is {settings.learning_rate:g}."
+        lost = tuple(np.flatnonzero(~finite.all(axis=0)).tolist())
+        raise Diverged(f"the training diverged: its loss grew without bound. {rate}", lost)
 
 
 def _optimiser(learned: list[Tensor], settings: Training) -> torch.optim.Optimizer:

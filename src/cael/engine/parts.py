@@ -207,7 +207,7 @@ class FormPart(Part):
         weight, outcome, n = self.weight, self.form.outcome, answer.n
         fitted = self.form.cross_fitted if outcome is None else answer.outcomes[outcome].cross_fitted
         if weight is None and outcome is None:
-            return Diagnostics(n=n, effective_sample_size=float(n), max_weight=1.0, mean_weight=1.0)
+            return Diagnostics(n=n, effective_sample_size=float(answer.kish), max_weight=1.0, mean_weight=1.0)
         if weight is None:
             bias = MODEL_BIAS if self.leaning or fitted is None else MODEL_ERROR
             notes = (bias, NOT_TRAINED) if fitted is False else (bias,)

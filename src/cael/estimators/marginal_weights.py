@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Protocol, final
 
 import numpy as np
 
@@ -19,6 +19,20 @@ from cael.policies.posterior import SoftmaxPosterior, fit_softmax
 
 TABLES = 6
 """Arrays of rows times actions that the weights of a chunk need at once."""
+
+
+class Source(Protocol):
+    """How the weights of embeddings are made. converged: of its solver. contexts: whether it sees them."""
+
+    @property
+    def converged(self) -> bool: ...
+    @property
+    def cross_fitted(self) -> bool | None: ...
+    @property
+    def contexts(self) -> bool: ...
+
+    def of(self, piece: Piece, part: slice, pi: Floats, mu: Floats) -> Floats:
+        """rho (b,) of some rows of a batch, for pi and mu (b, k)."""
 
 
 @final
@@ -108,7 +122,7 @@ class MarginalWeight(Weights):
 
     summed: ClassVar[bool] = True  # type: ignore[misc]
     target: int
-    source: Exact | Clustered | Fitted
+    source: Source
 
     @property
     def contexts(self) -> bool:  # type: ignore[override]

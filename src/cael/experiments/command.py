@@ -73,7 +73,9 @@ def reproduce(
     if check is not None:
         from cael.experiments.recheck import recheck
 
-        raise SystemExit(recheck(out, check, seed))
+        found = recheck(out, check, seed)
+        print(found.text())
+        raise SystemExit(int(not found.equal))
     where = Where(machine.jobs or os.cpu_count() or 1, machine.dask, machine.device)
     command(
         names, out, where, runs=extent.runs, quick=extent.quick, every=extent.all, estimators=extent.estimators,

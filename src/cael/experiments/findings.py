@@ -52,6 +52,16 @@ def found(judged: Judged) -> str:
     return table_in_markdown(["where", "the paper says, in our words", *judged], rows, 2 + len(judged))
 
 
+def literal(tables: Mapping[str, Table]) -> str:
+    """The sentences that were also judged with the text taken letter by letter."""
+    judged = in_every_reading(tables, ("literal",))["literal"]
+    rows = [
+        [escaped(verdict.claim.where), escaped(verdict.claim.sentence), _cell(verdict)]
+        for verdict in judged if verdict.claim.depends_on_reading and verdict.verdict != NOT_RUN
+    ]  # fmt: skip
+    return table_in_markdown(["where", "the paper says, in our words", "literal"], rows, 3)
+
+
 def _cell(verdict: Verdict) -> str:
     mark = f"**{MARKS[verdict.verdict]}**"
     return f"{mark}<br>{escaped(verdict.numbers)}" if verdict.numbers else mark

@@ -15,7 +15,7 @@ from typing import Any
 
 from cael.errors import InputError
 from cael.experiments import compact, composite, figures, latex, registry
-from cael.experiments.findings import found, in_every_reading, provenance, sentences
+from cael.experiments.findings import found, in_every_reading, literal, provenance, sentences
 from cael.experiments.ledger import read_json, read_rows
 from cael.experiments.markdown import table as table_in_markdown
 from cael.experiments.outcome import runs_text
@@ -103,7 +103,7 @@ def rendered(runs: Runs) -> dict[str, str]:
     tables = {name: table for name, (table, _) in runs.items()}
     judged = in_every_reading(tables)
     texts = {"experiments": page(runs), "sentences": sentences(judged)}
-    texts |= {"found": found(judged), "found_summary": provenance(runs, judged)}
+    texts |= {"found": found(judged), "found_literal": literal(tables), "found_summary": provenance(runs, judged)}
     return texts | ({"readings": _by_estimator(tables["readings"])} if "readings" in tables else {})
 
 

@@ -1,12 +1,10 @@
-"""What each reading of the paper gives on its default problem: bias, variance, MSE and mean weight, with their errors.
+"""Search for a setting in which the gradient through the posterior helps, on the paper's default problem.
 
-    python -m cael.experiments.readings table   --out docs/results/readings.json     (make readings)
-    python -m cael.experiments.readings literal --out docs/results/literal.json
     python -m cael.experiments.readings search  --out docs/results/search.json [--jobs 8]
     python -m cael.experiments.readings page    --out docs/results
 
-All trials of a reading are trained at once. Seeds 0..trials-1 make the logs; trial t is trained with seed t. Rows that
-the file has already are not made again.
+All trials of a setting are trained at once; trial t is trained with seed t, which also makes its log. Rows that the
+file has already are not made again. What each reading gives is an experiment: `cael reproduce readings`.
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import product
 from pathlib import Path
 from typing import Any, final
 
@@ -129,51 +126,12 @@ class Runner:
         return [self.rows[job.name, job.trials] for job in wanted]
 
 
-def baselines(trials: int, device: str) -> list[Job]:
-    """What the paper compares with, and what it does not."""
-    training = cael.Training(device=device)
-    panel: dict[str, Any] = {
-        "LoggedMean": cael.LoggedMean(),
-        "IPS": cael.IPS(),
-        "SNIPS": cael.SNIPS(),
-        "NetworkDM": cael.NetworkDM(cael.NetworkOutcome(training=training)),
-        "AELMIPS, repository settings": cael.AELMIPS(device=device),
-        "AELMIPS, trained": cael.AELMIPS("trained", device=device),
-        "CAELMIPS, preset constant-posterior": cael.CAELMIPS(training=training),
-    }
-    return [Job(name, estimator, trials) for name, estimator in panel.items()]
-
-
 def reward_only(name: str, trials: int, device: str, first: int = 0) -> Job:
     settings = {"alpha": 0.0, "beta": 0.0}
     estimator = cael.CAELMIPS(
         objective=objective("constant-posterior", **settings), training=cael.Training(device=device)
     )
     return Job(name, estimator, trials, first, settings=settings)
-
-
-def table(trials: int, device: str) -> list[Job]:
-    """Every reading: posterior gradient x r_hat gradient x features x n."""
-    training = cael.Training(device=device)
-    jobs = [*baselines(trials, device), reward_only("reward loss only (alpha = beta = 0)", trials, device)]
-    for through, inside, features, n in product((False, True), (True, False), ("e", "xe"), ("dataset", "batch")):
-        changes = {"posterior_gradient": through, "reward_gradient": inside, "features": features, "variance_n": n}
-        reading = cael.CAELMIPS(objective=objective("constant-posterior", **changes), training=training)
-        jobs.append(Job(" ".join(f"{k}={v}" for k, v in changes.items()), reading, trials, settings=changes))
-    return jobs
-
-
-def literal(trials: int) -> list[Job]:
-    """The two inner solvers side by side, on the CPU: scikit-learn from scratch on each batch, and ours."""
-    return [
-        Job(
-            f"inner={inner}, on the CPU",
-            cael.CAELMIPS(objective=objective("constant-posterior", inner=inner)),
-            trials,
-            settings={"inner": inner},
-        )
-        for inner in ("sklearn", "softmax")
-    ]
 
 
 GRID: dict[str, tuple[Any, ...]] = {
@@ -241,15 +199,6 @@ def markdown(rows: Sequence[dict[str, Any]], names: Callable[[dict[str, Any]], s
     return md.table(["reading", "trials", "bias", "variance", "MSE", "mean weight"], cells)
 
 
-def reading_name(row: dict[str, Any]) -> str:
-    settings = row["settings"]
-    if "posterior_gradient" not in settings:
-        return row["name"]
-    through = "gradient through the posterior" if settings["posterior_gradient"] else "posterior constant"
-    inside = "r_hat differentiated" if settings["reward_gradient"] else "r_hat detached"
-    return f"{through}, {inside}, features {settings['features']}, n of the {settings['variance_n']}"
-
-
 def search_name(row: dict[str, Any]) -> str:
     stage, _, rest = row["name"].partition(": ")
     changes = ", ".join(f"{name} {value}" for name, value in row["settings"].items() if name != "posterior_gradient")
@@ -265,16 +214,15 @@ def search_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def page(folder: Path) -> None:
-    """Render the results in `folder` as the tables that the documentation includes."""
-    for name, label in (("readings", reading_name), ("literal", reading_name), ("search", search_name)):
-        rows = read_json(folder / f"{name}.json", None)
-        if rows is not None:
-            (folder / f"{name}.inc").write_text(markdown(search_order(rows) if name == "search" else rows, label))
+    """Render the results in `folder` as the table that the documentation includes."""
+    rows = read_json(folder / "search.json", None)
+    if rows is not None:
+        (folder / "search.inc").write_text(markdown(search_order(rows), search_name))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("table", "literal", "search", "page"))
+    parser.add_argument("what", choices=("search", "page"))
     parser.add_argument("--out", type=Path, required=True, help="a .json file; for page, the folder of the results")
     parser.add_argument("--trials", type=int, default=30)
     parser.add_argument("--count", type=int, default=60, help="settings that the search draws")
@@ -283,12 +231,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.what == "page":
         page(options.out)
-        return
-    make = Runner(options.out, options.jobs)
-    if options.what == "search":
-        search(options.trials, options.device, options.count, make)
     else:
-        make(table(options.trials, options.device) if options.what == "table" else literal(options.trials))
+        search(options.trials, options.device, options.count, Runner(options.out, options.jobs))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@
 
 Log t of a world is that of seed --seeds + t; what is tuned is tuned on seeds below 7000. The true value of the learned
 policy, of the old one and of the best one come from the world. Worlds whose name begins with "nothing" have no better
-policy: there every "ship" is an error. Random worlds are those of --seeds + t, two logs each. A run that was stopped
+policy: there every "ship" is an error. Random worlds are those of --seeds + t, two logs each, and one log of the same
+world with rewards that no action changes ("nothing to learn, random"). A run that was stopped
 goes on where it was: each log is a line of the file; --seconds ends it in good order after so many. It needs numpy,
 scipy, scikit-learn and joblib alone. --worlds takes those whose names begin with one of these words.
 """
@@ -17,7 +18,7 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from statistics import mean
@@ -31,12 +32,47 @@ from cael.experiments.ledger import append, in_parallel, read_lines
 from cael.learning.learner import learn
 from cael.learning.plays import one_hot
 from cael.log.batch import Batch
+from cael.log.logged import LoggedData
 from cael.policies.policy import Policy
 from cael.worlds import LearningWorld, MixedWorld, PaperWorld, Play, random_world, suite, wide
 
-FIRST, RANDOM = 7000, "random"
+FIRST, RANDOM, NOTHING = 7000, "random", "nothing to learn, random"
 TOLERANCE = 1e-9
 """Of the value of the old policy: a policy that is worse by less is not worse."""
+
+
+@final
+@dataclass(frozen=True)
+class Users:
+    """A world whose users come `each` times: with the same context, the same action, and rewards that are alike."""
+
+    base: MixedWorld
+    each: int = 5
+
+    @property
+    def logging(self) -> Policy:
+        return self.base.logging
+
+    def _means(self, members: Batch) -> Floats:
+        return self.base._means(members)
+
+    def value(self, policy: Policy) -> float:
+        return self.base.value(policy)
+
+    def sample(self, n: int, seed: int) -> LoggedData:
+        users = self.base.sample(max(2, n // self.each), seed)
+        user = np.repeat(np.arange(len(users)), self.each)
+        rng = np.random.default_rng([seed, 0x05E2])
+        again = rng.random(len(user)) < AGAIN
+        rewards = np.where(again, users.rewards[user], rng.choice(users.rewards, len(user)))
+        return LoggedData(
+            users.contexts[user], users.actions[user], rewards, logging=self.logging, n_actions=users.n_actions,
+            clusters=user,
+        )  # fmt: skip
+
+
+AGAIN = 0.7
+"""How often a user's reward is the one of before."""
 
 
 @cache
@@ -50,6 +86,20 @@ def listed() -> dict[str, tuple[Any, int]]:
                        context_share=share, reward_std=1.0, seed=3), 2000)
         for noise, k, share in (("normal", 10, 0.5), ("normal", 200, 0.0), ("clicks", 10, 0.0), ("heavy", 50, 0.5),
                                 ("revenue", 20, 0.3))
+    }  # fmt: skip
+    nothing |= {
+        "nothing to learn, rare clicks, k = 100": (
+            MixedWorld("none", "clicks", uniform, uniform, n_actions=100, rate=0.005, effect=0.0, seed=3), 3000),
+        "nothing to learn, clicks, 300 rows": (
+            MixedWorld("none", "clicks", Play("popular", 1.0), uniform, n_actions=10, rate=0.05, seed=3), 300),
+        "nothing to learn, heavy, 200 rows": (
+            MixedWorld("none", "heavy", Play("popular", 1.2), uniform, n_actions=20, reward_std=1.0, seed=3), 200),
+        "nothing to learn, revenue, one arm": (
+            MixedWorld("none", "revenue", Play("arm", 0.02), uniform, n_actions=30, reward_std=1.5, seed=3), 2000),
+        "nothing to learn, users": (
+            Users(MixedWorld("none", "normal", uniform, uniform, n_actions=10, context_share=0.5, seed=3)), 2000),
+        "nothing to learn, 60 users": (
+            Users(MixedWorld("none", "clicks", Play("popular", 0.8), uniform, n_actions=8, rate=0.2, seed=3), 10), 600),
     }  # fmt: skip
     others = {**suite(), **wide()}
     known = {
@@ -78,7 +128,10 @@ def means_of(world: Any) -> Any:
 
 @cache
 def world_of(name: str) -> tuple[Any, int]:
-    return random_world(int(name.split()[1])) if name.startswith(f"{RANDOM} ") else listed()[name]
+    if not name.startswith((f"{RANDOM} ", f"{NOTHING} ")):
+        return listed()[name]
+    world, rows = random_world(int(name.split()[-1]))
+    return (world if name.startswith(RANDOM) else replace(world, shape="none")), rows
 
 
 @cache
@@ -111,8 +164,9 @@ def tasks(worlds: Sequence[str], logs: int, first: int, randoms: int) -> list[tu
     """(world, seed) of all logs, the first ones of every world first."""
     names = [name for name in listed() if not worlds or name.startswith(tuple(worlds))]
     fixed = [(name, first + t) for t in range(logs) for name in names]
-    drawn = [(f"{RANDOM} {first + t}", first + log) for t in range(randoms) for log in range(2)]
-    return fixed + (drawn if not worlds or RANDOM in worlds else [])
+    kinds = [kind for kind in (RANDOM, RANDOM, NOTHING) if not worlds or kind.startswith(tuple(worlds))]
+    drawn = [(f"{kind} {first + t}", first + log) for t in range(randoms) for log, kind in enumerate(kinds)]
+    return fixed + drawn
 
 
 def run(path: Path, wanted: list[tuple[str, int]], jobs: int, seconds: float | None, options: dict[str, Any]) -> int:
@@ -137,16 +191,20 @@ def played(row: dict[str, Any]) -> float:
     return float(row["value"] if row["decision"] == "ship" else row["old"])
 
 
+def hopeless(row: dict[str, Any]) -> bool:
+    """Whether no policy is better than the old one."""
+    return row["best"] - row["old"] <= TOLERANCE * (1 + abs(row["old"]))
+
+
 def harmful(row: dict[str, Any]) -> bool:
     """Whether a policy is shipped that is worse than the old one, or, where nothing is better, any that is shipped."""
     worse = row["value"] < row["old"] - TOLERANCE * (1 + abs(row["old"]))
-    return row["decision"] == "ship" and (worse or row["world"].startswith("nothing"))
+    return row["decision"] == "ship" and (worse or hopeless(row))
 
 
 def gain(row: dict[str, Any]) -> float:
     """The share of the possible gain that is got."""
-    possible = row["best"] - row["old"]
-    return (played(row) - row["old"]) / possible if possible > 1e-9 * (1 + abs(row["old"])) else 0.0
+    return 0.0 if hopeless(row) else (played(row) - row["old"]) / (row["best"] - row["old"])
 
 
 def share(values: Sequence[float]) -> str:
@@ -165,7 +223,7 @@ def line(name: str, rows: list[dict[str, Any]]) -> str:
     """One world, or all random ones."""
     shipped = [float(row["decision"] == "ship") for row in rows]
     old, best = mean(row["old"] for row in rows), mean(row["best"] for row in rows)
-    nothing = name.startswith("nothing")
+    nothing = all(map(hopeless, rows))
     cells = [
         name, str(len(rows)), f"{old:.4g}", f"{best:.4g}", measured([played(row) for row in rows]), share(shipped),
         share([float(harmful(row)) for row in rows]), "" if nothing else f"{mean(map(gain, rows)):.0%}",
@@ -183,8 +241,12 @@ def page(rows: list[dict[str, Any]]) -> str:
     for name in listed():
         own = [row for row in sound if row["world"] == name]
         lines += [line(name, own)] if own else []
-    drawn = [row for row in sound if row["world"].startswith(f"{RANDOM} ")]
-    lines += [line(f"random worlds ({len({row['world'] for row in drawn})})", drawn)] if drawn else []
+    for kind, words in ((NOTHING, NOTHING), (RANDOM, "random worlds")):
+        drawn = [row for row in sound if row["world"].startswith(f"{kind} ")]
+        lines += [line(f"{words} ({len({row['world'] for row in drawn})})", drawn)] if drawn else []
+    for words, none in (("all worlds with nothing to learn", True), ("all worlds where something is better", False)):
+        own = [row for row in sound if hopeless(row) == none]
+        lines += [line(words, own)] if own else []
     lines += [line("all worlds", sound)] if sound else []
     failed = len(rows) - len(sound)
     return "\n".join([*lines, *([f"\n{failed} logs ended in an error."] if failed else [])]) + "\n"
@@ -196,7 +258,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     runs = commands.add_parser("run")
     runs.add_argument("--out", type=Path, required=True)
     runs.add_argument("--logs", type=int, default=30)
-    runs.add_argument("--random", type=int, default=60, help="random worlds, two logs each")
+    runs.add_argument(
+        "--random", type=int, default=60, help="random worlds, two logs each, and one with nothing to learn"
+    )
     runs.add_argument("--seeds", type=int, default=FIRST)
     runs.add_argument("--jobs", type=int, default=1)
     runs.add_argument("--seconds", type=float)

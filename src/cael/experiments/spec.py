@@ -187,9 +187,11 @@ def parse(
 
 
 def _often(added: dict[str, Any], panels: dict[str, tuple[str, ...]]) -> dict[str, int]:
-    """More runs for the paper's own estimators, and for those that the extended set adds."""
-    names = (*panels.get("paper", panels["full"]), *added.get("estimators", ()))
-    return {name: positive_int("runs", added["runs"], least=2) for name in names} if "runs" in added else {}
+    """Other numbers of runs: `runs`, of the paper's estimators and of the readings; `readings`, of these alone."""
+    paper, more = panels.get("paper", panels["full"]), added.get("estimators", ())
+    counts = {name: added["runs"] for name in (*paper, *more) if "runs" in added}
+    counts |= {name: added["readings"] for name in more if "readings" in added}
+    return {name: positive_int("runs", count, least=2) for name, count in counts.items()}
 
 
 def _estimators(contents: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -14,7 +14,7 @@ import numpy as np
 from cael.common.types import Floats, Ints
 from cael.errors import InputError, choose
 from cael.experiments.spec import Spec
-from cael.experiments.trial import LEARNED, canonical
+from cael.experiments.trial import canonical
 
 RESAMPLES = 4000
 STATISTICS = ("bias", "variance", "mse")
@@ -194,7 +194,9 @@ def _line(table: Table, at: float | str, name: str) -> Line:
         coverage=coverage, coverage_error=float(np.sqrt(coverage * (1 - coverage)) / np.sqrt(n)) if n else np.nan,
         mean_weight=_mean(good, "mean_weight"),
         seconds=float(np.median([row["cost"]["seconds"] for row in rows])),
-        megabytes=float(np.median(memory)) if memory else None, **{name: _mean(good, name) for name in LEARNED},
+        megabytes=float(np.median(memory)) if memory else None,
+        bias_loss=_mean(good, "bias_loss"), variance_loss=_mean(good, "variance_loss"),
+        entropy=_mean(good, "entropy"), effective_actions=_mean(good, "effective_actions"),
     )  # fmt: skip
 
 

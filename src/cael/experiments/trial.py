@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias, final
 
+from cael.embedding.settings import Diverged
 from cael.engine.answer import Answer
 from cael.engine.asking import ask
 from cael.errors import CaelError
@@ -137,9 +138,18 @@ def _answers(estimator: Any, problems: list[Problem], seeds: list[int]) -> Seque
                 problem.require(estimator.name, estimator.needs)
             estimates: list[Estimate] = estimator.solve_many(problems, seeds)
             return estimates
+        except Diverged as error:
+            return _without(error, estimator, problems, seeds)
         except CaelError:
             pass
     return [_solved(estimator, problem, seed) for problem, seed in zip(problems, seeds, strict=True)]
+
+
+def _without(error: Diverged, estimator: Any, problems: list[Problem], seeds: list[int]) -> Sequence[Answered]:
+    """The error for those whose training diverged; the others again, which have the same numbers without them."""
+    left = [t for t in range(len(problems)) if t not in error.trials]
+    answers = iter(_answers(estimator, [problems[t] for t in left], [seeds[t] for t in left]) if left else [])
+    return [next(answers) if t in left else error for t in range(len(problems))]
 
 
 def _solved(estimator: Any, problem: Problem, seed: int) -> Answered:

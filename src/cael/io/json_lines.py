@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cael.errors import InputError
-from cael.io.files import File
+from cael.io.files import File, readable
 from cael.io.spool import spooled, temporary
 
 BLOCK = 4 * 2**20
@@ -27,7 +27,7 @@ def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
     import pyarrow as pa
 
     number, rest = 1, b""
-    with pa.input_stream(str(path), compression="detect") as stream:
+    with readable(path), pa.input_stream(str(path), compression="detect") as stream:
         while True:
             more = stream.read(BLOCK)
             block, cut, tail = (rest + more).rpartition(b"\n") if more else (rest, b"", b"")
@@ -161,11 +161,31 @@ def _widened(types: dict[str, Any], path: Path, number: int, block: bytes) -> di
 
     try:
         schema = _parsed(block, {}, "infer").schema
-        return {**types, **{field.name: wider(types.get(field.name), field.type) for field in schema}}
+        kinds = {field.name: _whole_or(field, block) for field in schema}
+        return {**types, **{name: wider(types.get(name), kind) for name, kind in kinds.items()}}
     except (pa.ArrowInvalid, TypeError) as error:
         _refuse_lines(types, path, number, block)
         last = number + block.count(b"\n")
         raise InputError(f"{path}: lines {number} to {last} cannot be read: {error}.") from None
+
+
+def _whole_or(field: Any, block: bytes) -> Any:
+    """The type of a field; whole numbers of more than 63 bits, which Arrow takes for fractions, are decimals."""
+    import pyarrow as pa
+
+    if field.type != pa.float64():
+        return field.type
+    try:
+        _parsed(block, {field.name: _wide()}, "ignore")
+    except pa.ArrowInvalid:
+        return field.type
+    return _wide()
+
+
+def _wide() -> Any:
+    import pyarrow as pa
+
+    return pa.decimal128(38, 0)
 
 
 def wider(known: Any, new: Any) -> Any:
@@ -184,8 +204,8 @@ def wider(known: Any, new: Any) -> Any:
         return new
     if t.is_null(new):
         return known
-    if {known, new} == {pa.int64(), pa.float64()}:
-        return pa.float64()
+    if {known, new} <= {pa.int64(), pa.float64(), _wide()}:
+        return pa.float64() if pa.float64() in (known, new) else _wide()
     raise TypeError(f"{known} and {new}")
 
 

@@ -3,10 +3,13 @@ them."""
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from cael.errors import InputError
 from cael.io.extras import extra
@@ -61,12 +64,12 @@ def _delta(folder: Path) -> tuple[Any, Any, str]:
         table = deltalake.DeltaTable(str(folder))
         rows = table.to_pyarrow_dataset()
     except Exception as error:  # its errors have no common root
-        reason = " ".join(str(error).split())[:300].rstrip(".")
         cure = ""
-        if "deletionVectors" in reason or "reader features" in reason:
+        if "deletionVectors" in str(error) or "reader features" in str(error):
             cure = " Write its present rows to a table without them, or purge it (REORG TABLE ... APPLY (PURGE))."
-        raise InputError(f"{folder} cannot be read as a Delta table: {reason}.{cure}") from None
-    return rows.schema, rows.to_batches(batch_size=BATCH), f"Delta table at version {table.version()}."
+        raise _unreadable(folder, "a Delta", error, cure) from None
+    batches = _named(rows.to_batches(batch_size=BATCH), folder, "a Delta")
+    return rows.schema, batches, f"Delta table at version {table.version()}."
 
 
 def _iceberg(folder: Path) -> tuple[Any, Any, str]:
@@ -75,12 +78,54 @@ def _iceberg(folder: Path) -> tuple[Any, Any, str]:
     )  # fmt: skip
     metadata = newest_metadata(folder)
     try:
+        refuse_code(metadata)
         table = tables.StaticTable.from_metadata(metadata.resolve().as_uri())
+        refuse_elsewhere(table)
         rows = table.scan().to_arrow_batch_reader()
+    except InputError:
+        raise
     except Exception as error:  # its errors have no common root
-        reason = " ".join(str(error).split())[:300].rstrip(".")
-        raise InputError(f"{folder} cannot be read as an Iceberg table: {reason}.") from None
-    return rows.schema, rows, f"Iceberg table as {metadata.name} describes it."
+        raise _unreadable(folder, "an Iceberg", error) from None
+    return rows.schema, _named(rows, folder, "an Iceberg"), f"Iceberg table as {metadata.name} describes it."
+
+
+def refuse_code(metadata: Path) -> None:
+    """Refuse a description that names classes of Python to read it with: pyiceberg would import them."""
+    content = metadata.read_bytes()
+    table = json.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
+    named = [name for name in table.get("properties") or {} if name.startswith("py-")]
+    if named:
+        raise InputError(f"{metadata} names code to read the table with ({named[0]}), which cael does not run.")
+    for snapshot in table.get("snapshots") or ():
+        _refuse_remote(str(snapshot.get("manifest-list", "")))
+
+
+def refuse_elsewhere(table: Any) -> None:
+    """Refuse a table with files on other machines, before one of them is asked for."""
+    snapshot = table.current_snapshot()
+    for manifest in () if snapshot is None else snapshot.manifests(table.io):
+        _refuse_remote(manifest.manifest_path)
+    for task in table.scan().plan_files():
+        for file in (task.file, *task.delete_files):
+            _refuse_remote(file.file_path)
+
+
+def _refuse_remote(place: str) -> None:
+    if urlsplit(place).scheme not in ("", "file"):
+        raise InputError(f"the Iceberg table has files elsewhere, such as {place}: cael reads those of this machine.")
+
+
+def _unreadable(folder: Path, kind: str, error: Exception, cure: str = "") -> InputError:
+    reason = " ".join(str(error).split())[:300].rstrip(".")
+    return InputError(f"{folder} cannot be read as {kind} table: {reason}.{cure}")
+
+
+def _named(batches: Any, folder: Path, kind: str) -> Iterator[Any]:
+    """The batches, and an error that names the table where one cannot be read."""
+    try:
+        yield from batches
+    except Exception as error:  # its errors have no common root
+        raise _unreadable(folder, kind, error) from None
 
 
 def newest_metadata(folder: Path) -> Path:

@@ -106,7 +106,7 @@ def _arrays(path: Path) -> dict[str, Array]:
 
 @contextmanager
 def _loading(path: Path, what: str) -> Iterator[None]:
-    if not path.exists():
+    if not path.is_file():
         raise InputError(f"there is no file {path}.")
     try:
         yield

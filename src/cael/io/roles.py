@@ -95,6 +95,8 @@ def as_columns(given: Columns | Mapping[str, Any] | None) -> Columns:
 
 def resolve(source: Source, given: Columns) -> Columns:
     """The columns of this source: those named must exist, others are looked for; action and reward are needed."""
+    if given.layout is not None:
+        names_in(given.layout, "action")  # or an error, where there is no such layout
     refuse_packed(given.layout, source.name, source.types)
     roles: dict[str, Any] = {}
     taken = [name for name in given.listed() if name not in (given.metric or ())]

@@ -14,7 +14,7 @@ from cael.engine.answer import Answer
 from cael.engine.columns import Column, Reward, Surprise, Weight
 from cael.engine.partial import Stretch
 from cael.inference.intervals import skewness_of_mean
-from cael.judging.checks import COME_AND_GO, comes_and_goes
+from cael.judging.checks import reason_for
 from cael.judging.judge import drift, left_of_reward, likeliness, order_of, setless, tested_actions, z_of
 from cael.judging.survey import (
     Survey,
@@ -168,14 +168,15 @@ def action_check(actions: tuple[Frequency, ...], limits: Thresholds, n: int, *, 
         return Check("frequencies", "pass", 0.0, message)
     share = sum(action.gap for action in off) / 2 / n
     most = max(off, key=lambda action: action.gap)
+    gaps = [action.observed - (action.expected or 0.0) for action in off]
     status = limits.status("misplaced", share)
     message = (
         f"{len(off)} of {len(tested)} tested actions were not taken as often as their propensities say; action "
         f"{most.label} has {most.observed:,.0f} rows and should have {most.expected:,.0f}"
     )
     so = f", which concerns no more than {share:.2%} of the rows." if status == "pass" else "."
-    if open and status != "pass" and comes_and_goes([action.observed - (action.expected or 0.0) for action in off]):
-        so = f"{COME_AND_GO}."
+    if status != "pass" and (reason := reason_for(gaps, open=open)):
+        so = f"{reason}."
     return Check("frequencies", status, share, message + so)
 
 

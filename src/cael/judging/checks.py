@@ -286,25 +286,37 @@ COME_AND_GO = (
     "; all of these have too few rows, so if actions come and go, say which were eligible (the role eligible, "
     "--eligible)"
 )
+HARDLY = "; it has too few rows, as an action has that is hardly ever played on the rows of the others"
 
 
-def comes_and_goes(gaps: Sequence[float]) -> bool:
-    """Whether the actions that are off, by so many rows each, look as if they could not be taken on every row: several
-    have too few, and none too many."""
-    return len(gaps) > 1 and max(gaps) < 0
+def too_few(gaps: Sequence[float], *, open: bool) -> bool:
+    """Whether actions that are off, by so many rows each, all have too few, and it is not known which were eligible.
+
+    Then logged propensities alone cannot say that they are wrong: the mean of 1 / propensity of an action is below 1
+    as well where it could not be taken, or hardly ever, on the rows that do not show it.
+    """
+    return open and len(gaps) > 0 and max(gaps) < 0
 
 
-def frequencies(off: np.ndarray, gap: Floats, limits: Thresholds, *, gone: bool = False) -> Check:
-    """The share of rows whose action the propensities do not explain, over the actions that are `off` (k,). gone:
-    whether they look as if they came and went."""
+def reason_for(gaps: Sequence[float], *, open: bool) -> str:
+    """What may explain that, the end of a sentence."""
+    return (HARDLY if len(gaps) == 1 else COME_AND_GO) if too_few(gaps, open=open) else ""
+
+
+def frequencies(off: np.ndarray, gap: Floats, limits: Thresholds, *, open: bool = False) -> Check:
+    """The share of rows whose action the propensities do not explain, over the actions that are `off` (k,). open:
+    whether it is not known which actions were eligible; then actions that have `too_few` rows are no refusal, as the
+    mean weight says whether the new policy plays them where they are missing."""
+    gaps = gap[off].tolist()
     share = float(np.abs(gap[off]).sum()) / 2
+    judged = min(share, limits.misplaced[1]) if too_few(gaps, open=open) else share
     sentences = (
         "Every action was taken as often as its propensities say.",
         f"{int(off.sum())} of {len(off)} actions were not taken as often as their propensities say ({share:.1%} of the "
         "rows have actions that the propensities do not explain): the propensities are wrong or rows are missing"
-        f"{COME_AND_GO * gone}.",
+        f"{reason_for(gaps, open=open)}.",
     )
-    return graded("frequencies", share, limits, sentences, ("misplaced", share))
+    return graded("frequencies", share, limits, sentences, ("misplaced", judged))
 
 
 def surprise(mean: float, p: float, limits: Thresholds) -> Check:

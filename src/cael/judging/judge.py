@@ -24,7 +24,6 @@ from cael.judging.checks import (
     NO_FREQUENCIES,
     bias,
     column,
-    comes_and_goes,
     disagreement,
     drifted,
     dropped_rows,
@@ -95,7 +94,7 @@ def judge(
         dropped_rows(*kept_rows(answer), limits),
         sensitivity_check(sensitivity_of(answer, target, estimates, headline, level)),
         effective_rows(best, known, limits),
-        unsmoothed(best, rows_alone, limits),
+        unsmoothed(best, rows_alone or seen_rows(answer, target), limits),
         logging_fit(best, limits),
         successes(best, limits),
         largest_row(best, limits),
@@ -154,6 +153,11 @@ def mean_weights(answer: Answer, target: int, best: Estimate, limits: Thresholds
     logged = mean_weight(replace(best, diagnostics=plain), limits, normal=light)
     both = by_gravity([each for each in (check, logged) if each is not None])
     return both[0] if both else None
+
+
+def seen_rows(answer: Answer, target: int) -> float | None:
+    """n / E w^2 as the weights of the log show it, where a policy is not known; None without weights."""
+    return answer.effective_size(Weight(target)) if Weight(target) in answer.index else None
 
 
 def known_rows(answer: Answer, target: int, best: Estimate, second: float) -> float | None:
@@ -263,7 +267,7 @@ def frequencies_of(answer: Answer, counts: Survey, limits: Thresholds) -> Check:
         return NO_FREQUENCIES
     off = (holm(actions.p_values) < limits.p_value) & actions.tested
     gap = (counts.counted - actions.expected) / answer.n
-    return frequencies(off, gap, limits, gone=setless(answer) and comes_and_goes(gap[off].tolist()))
+    return frequencies(off, gap, limits, open=setless(answer))
 
 
 def setless(answer: Answer) -> bool:

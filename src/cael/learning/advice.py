@@ -16,6 +16,9 @@ from cael.learning.export import as_python, as_sql
 from cael.learning.learned_policy import LearnedPolicy
 from cael.learning.limits import Limits
 from cael.learning.saved import save_policy
+from cael.learning.scorers import NetworkScores
+from cael.learning.watching import Watch
+from cael.log.logged import LoggedData
 from cael.results.decision import BOUNDS
 from cael.results.evaluation import Evaluation
 from cael.results.planning import Plan
@@ -39,7 +42,7 @@ class Learned(Shown):
     how many learned and chose; the evaluation says how many certified. limits: what it had to keep to. plan: what it
     would take to show its lift (None: it is shown, or there is none to show). notes: what the certificate assumes.
     looked: some of the rows that it was learned from, to put it into words.
-    guarded: the guardrails on the rows of the certificate.
+    guarded: the guardrails on the rows of the certificate. left: these rows, of a log in memory.
     """
 
     decision: str
@@ -54,6 +57,7 @@ class Learned(Shown):
     notes: tuple[str, ...] = ()
     looked: Evidence | None = None
     guarded: tuple[Measured, ...] = ()
+    left: LoggedData | None = None
 
     @property
     def ships(self) -> bool:
@@ -97,6 +101,14 @@ class Learned(Shown):
     def save(self, path: str | Path) -> Path:
         """Write the policy to a JSON file, which `cael.read_policy` and `--policy learned:FILE` read."""
         return save_policy(self.policy, path, {"decision": self.decision, "lift": self.lift.value, "bound": self.bound})
+
+    def watch(self) -> Watch:
+        """The lift as it can be asked again with new rows: `.watch().more(new_log)`. Of a log in memory its first look
+        is at the rows of the certificate."""
+        assert self.looked is not None
+        model = NetworkScores(self.looked.model, tuple(range(self.looked.folds)))
+        fresh = Watch(self.policy, model, self.limits.level, self.limits.min_lift)
+        return fresh if self.left is None else fresh.more(self.left)
 
     def to_python(self, name: str = "decide") -> str:
         """A Python function of a row's contexts that gives the decision; of a tree, or of the best linear score."""

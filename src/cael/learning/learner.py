@@ -136,7 +136,7 @@ def concluded(
     return Learned(
         decision, tuple(reasons), policy, evaluation, choice.path, point.changed, len(log), limits,
         plan_for(evaluation, policy, split, model, limits) if reasons else None, old.words, evidence.some(MOST_ROWS),
-        certificate.guarded,
+        certificate.guarded, getattr(split.certificate, "log", None),
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import final
 
-from cael.errors import InputError, positive_int
+from cael.errors import LARGEST, InputError, positive_int
 
 SAFE = 2.0
 """Standard errors by which the share of changed decisions stays below its limit: other rows change others."""
@@ -26,8 +26,10 @@ class Limits:
     level: float = 0.95
 
     def __post_init__(self) -> None:
-        if not math.isfinite(self.min_lift) or self.min_lift < 0:
-            raise InputError(f"min_lift must be a number of at least 0, in units of the reward; got {self.min_lift!r}.")
+        if not 0 <= self.min_lift <= LARGEST:
+            raise InputError(
+                f"min_lift must be between 0 and {LARGEST:g}, in units of the reward; got {self.min_lift!r}."
+            )
         if not 0 < self.max_changed <= 1:
             raise InputError(f"max_changed must be a share in (0, 1]; got {self.max_changed!r}.")
         if not 0 <= self.explore < 1:

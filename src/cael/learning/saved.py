@@ -40,19 +40,29 @@ PARTS: dict[str, type] = {
 SHORT = 64
 """Arrays of at most so many numbers are written out; longer ones as base64 of their bytes, low byte first."""
 KINDS = ("f4", "f8", "i8", "b1")
+WHAT = {"policy": "learned policy", "watch": "watch"}
 LOGGING = "logging"
 """In the place of an old policy that is the logging policy of whatever log the policy is read for."""
 
 
 def save_policy(policy: LearnedPolicy, path: str | Path, more: Mapping[str, Any] | None = None) -> Path:
     """Write a learned policy to a JSON file. more: facts beside it, which are not read again."""
-    path = Path(path)
+    return write_document(path, FORMAT, written(slim(policy)), more)
+
+
+def write_document(path: str | Path, version: str, entry: Any, more: Mapping[str, Any] | None = None) -> Path:
+    """Write a JSON file of this format, which holds an entry under the format's name, with its checksum."""
+    path, name = Path(path), name_of(version)
     if path.suffix.lower() != ".json":
-        raise InputError(f"a learned policy is saved to a file that ends in .json; got {str(path)!r}.")
-    entry = written(slim(policy))
-    document = {"format": FORMAT, "version": __version__, **(more or {}), "sha256": digest(entry), "policy": entry}
+        raise InputError(f"a learned policy or a watch is saved to a file that ends in .json; got {str(path)!r}.")
+    document = {"format": version, "version": __version__, **(more or {}), "sha256": digest(entry), name: entry}
     write_whole(path, json.dumps(document, allow_nan=False))
     return path
+
+
+def name_of(version: str) -> str:
+    """ "policy" of "cael.policy/1"."""
+    return version.partition(".")[2].partition("/")[0]
 
 
 def digest(entry: Any) -> str:
@@ -64,13 +74,14 @@ def slim(policy: LearnedPolicy) -> LearnedPolicy:
     """Without what only training needs, and with its old policy by name where it is no plain one."""
     rule = policy.rule
     if isinstance(rule, ScoredRule):
-        rule = replace(rule, scorer=_slim_scorer(rule.scorer))
+        rule = replace(rule, scorer=slim_scorer(rule.scorer))
     return replace(policy, rule=rule)
 
 
-def _slim_scorer(scorer: Any) -> Any:
+def slim_scorer(scorer: Any) -> Any:
+    """A scorer without what only training needs."""
     if isinstance(scorer, ClusterScores):
-        return replace(scorer, model=_slim_scorer(scorer.model))
+        return replace(scorer, model=slim_scorer(scorer.model))
     if not isinstance(scorer, NetworkScores):
         return scorer
     model = scorer.model.in_numpy()
@@ -110,26 +121,38 @@ def _array(array: Array) -> dict[str, Any]:
 def read_policy(path: str | Path, logging: Any = None) -> Any:
     """A learned policy from its file. logging: the policy that it leans on, where the file says only that this is the
     logging policy of the log: that log, or its logging policy."""
-    path = Path(path)
+    entry, known = read_document(path, FORMAT), getattr(logging, "logging", logging)
     try:
-        document = json.loads(path.read_text("utf-8"))
-        version = document["format"]
-        entry = document["policy"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise PolicyError(f"{path} is no file of a learned policy: {type(error).__name__} {error}.") from None
-    if version != FORMAT:
-        raise PolicyError(f"{path}: expected the format {FORMAT}; got {str(version)[:80]!r}.")
-    if digest(entry) != document.get("sha256"):
-        raise PolicyError(f"{path} was changed after it was saved: its checksum is another. Save the policy again.")
-    known = getattr(logging, "logging", logging)
-    try:
-        policy = restored(entry, known)
-        if not isinstance(policy, LearnedPolicy):
-            raise PolicyError(f"it is a {type(policy).__name__}.")
-        refuse_unsound(policy)
+        return sound_policy(entry, known)
     except UNUSABLE as error:
         raise PolicyError(f"{path} does not hold a learned policy that can be used: {error}") from None
+
+
+def sound_policy(entry: Any, logging: Policy | None) -> LearnedPolicy:
+    """The policy of an entry, if it is one."""
+    policy = restored(entry, logging)
+    if not isinstance(policy, LearnedPolicy):
+        raise PolicyError(f"it is a {type(policy).__name__}.")
+    refuse_unsound(policy)
     return policy
+
+
+def read_document(path: str | Path, version: str) -> Any:
+    """The entry of a JSON file of this format, as it was saved."""
+    name = name_of(version)
+    if not Path(path).is_file():
+        raise PolicyError(f"there is no file {path} with a {WHAT[name]}.")
+    try:
+        document = json.loads(Path(path).read_text("utf-8"))
+        found = document["format"]
+        entry = document[name] if found == version else None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise PolicyError(f"{path} is no file of a {WHAT[name]}: {type(error).__name__} {error}.") from None
+    if found != version:
+        raise PolicyError(f"{path}: expected the format {version}; got {str(found)[:80]!r}.")
+    if digest(entry) != document.get("sha256"):
+        raise PolicyError(f"{path} was changed after it was saved: its checksum is another. Save the {name} again.")
+    return entry
 
 
 def restored(entry: Any, logging: Policy | None) -> Any:

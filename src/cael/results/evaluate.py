@@ -61,10 +61,11 @@ def default_estimator(
 
     Auto; without learning SNDR, or SNIPS where a target is known on logged actions alone; DM without propensities.
     """
+    learning = auto(budget)
     if not log.has_propensities:
         return DM()
     if learn is None or learn:
-        return auto(budget)
+        return learning
     predicted = log.predictions is not None and len(targets) == 1
     return SNDR() if predicted or all(target.complete for target in targets) else SNIPS()
 
@@ -75,8 +76,8 @@ def panel_with(
     """The default panel with what was asked for in it, and what was asked for, both by name."""
     given = () if estimators is None else (estimators,) if isinstance(estimators, Estimator) else tuple(estimators)
     asked = {estimator.name: estimator for estimator in only_estimators(given, "cael.SNIPS()")}
-    first = (auto(budget),) if learn is None or learn else ()
-    return {**{estimator.name: estimator for estimator in (*first, *panel())}, **asked}, asked
+    usual = panel() if learn is False else (auto(budget), *panel())
+    return {**{estimator.name: estimator for estimator in usual}, **asked}, asked
 
 
 def only_estimators(given: Sequence[Any], example: str) -> tuple[Estimator, ...]:

@@ -168,9 +168,10 @@ class Headline:
         scope, relative = self.scope, self.relative_interval
         return {
             "sentence": self.sentence, "metric": self.metric, "policy": self.policy, "baseline": self.baseline_name,
-            "rows": scope.rows, "first_day": scope.first, "last_day": scope.last, "unit": scope.unit,
-            "scale": scope.scale, "value": self.estimate.value, "baseline_value": self.baseline.value,
-            "lift": self.lift.value, "interval": self.interval.to_dict(), "relative_lift": self.relative,
+            "rows": scope.rows, "decisions": scope.size, "first_day": scope.first, "last_day": scope.last,
+            "unit": scope.unit, "scale": scope.scale, "value": self.estimate.value,
+            "baseline_value": self.baseline.value, "lift": self.lift.value, "interval": self.interval.to_dict(),
+            "relative_lift": self.relative,
             "relative_interval": None if relative is None else relative.to_dict(),
             "chance_better": self.chance, "chance_assumes": CHANCE,
             "total": None if self.total is None else dict(zip(("value", "low", "high"), self.total, strict=True)),

@@ -330,7 +330,7 @@ def fit_all_rows(features: Sequence[np.ndarray], logs: Sequence[LoggedData], set
             fit_softmax(log, of_log, C=settings.C, offset=settings.offset, max_iter=max_iter)
             for log, of_log in zip(logs, features, strict=True)
         ]
-    size = FINAL_BYTES // (n * k * 8)
+    size = max(1, FINAL_BYTES // (2 * n * k * 8))
     parts = (slice(at, at + size) for at in range(0, len(logs), size))
     return [each for part in parts for each in _fit_at_once(features[part], logs[part], settings, max_iter, device)]
 

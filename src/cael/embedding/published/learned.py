@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
 from cael.common.types import Floats, Ints
+from cael.embedding.published.weighing import NOT_CONVERGED, Learned, Trained, sample_rows, weigh
 from cael.embedding.settings import (
     TRAININGS,
     NetworkSettings,
@@ -19,31 +20,26 @@ from cael.embedding.settings import (
     objective,
     require_torch,
 )
-from cael.engine.parts import MODEL_ERROR, NOT_TRAINED
+from cael.engine.asking import Asking, ask
+from cael.engine.drawn import with_logging
+from cael.engine.parts import MODEL_ERROR, NOT_TRAINED, Form, Part, form_part
 from cael.errors import InputError, choose
 from cael.estimators.estimator import Estimator, mean_of
-from cael.estimators.marginal import EMBEDDING_BIAS, posterior_blocks
+from cael.estimators.marginal import EMBEDDING_BIAS
+from cael.estimators.marginal_weights import MarginalWeight
 from cael.estimators.problem import Problem
-from cael.inference import intervals as inference
-from cael.inference.diagnostics import Diagnostics, TrainingFacts, in_words, weight_facts, weighted, with_warnings
+from cael.inference.diagnostics import Diagnostics, with_warnings
 from cael.inference.estimate import Estimate
-from cael.judging.thresholds import DEFAULT
 from cael.log.batch import Batch
+from cael.log.held import Held
 from cael.log.logged import LoggedData
 from cael.outcomes.outcome_model import FittedOutcome, OutcomeModel, OutcomeTerms, outcome_terms
-from cael.policies.posterior import SoftmaxPosterior
-from cael.theory import half_gini
-
-if TYPE_CHECKING:
-    from cael.embedding.training import History
-
-
-NOT_CONVERGED = "The final posterior's solver stopped before it converged: raise final_iter."
 
 
 class LearnedMIPS(Estimator):
     """Algorithm 1: train a network, fit the posterior of actions given its embeddings, weigh, average.
 
+    A log of more than `sample_rows` rows, and one in files, trains and fits on a sample of them, and weighs all rows.
     reading: the objective. schedule: the training. network_of: the network for logs of one shape, on a device.
     """
 
@@ -63,11 +59,47 @@ class LearnedMIPS(Estimator):
     @abstractmethod
     def network_of(self, logs: Sequence[LoggedData], device: Any) -> Any: ...
 
+    def part(self, asking: Asking, target: int) -> Part:
+        asking.require(self.needs, target)
+        most = sample_rows(asking.log.n_actions)
+        if asking.held is not None and len(asking.held) <= most:
+            return self._whole(asking, target)
+        require_torch(type(self).__name__)
+        if (self, target) not in asking.learned:
+            asking.learned[self, target] = self._sampled(asking, target, most)
+        return form_part(asking, self.name, target, asking.learned[self, target])
+
+    def _sampled(self, asking: Asking, target: int, most: int) -> Form:
+        """The weights of all rows, by a network and a posterior that saw a sample of them."""
+        known, given = asking.log.logging, asking.targets[target]
+        more = (*given.columns, *(() if known is None else known.columns))
+        sample = asking.sample(most, self.seed, tuple(dict.fromkeys(more)))
+        log, policy = with_logging(asking.log, sample), sample.policy(given) if asking.held is None else given.policy
+        log = asking.fit.attached(log) if known is None else log
+        assert policy is not None  # of a log in memory
+        trained = self._trained([Problem(log, policy)], [self.seed])
+        return Form(MarginalWeight(target, trained.source(log, self)), notes=self._notes(trained.learned[0]))
+
+    def _notes(self, learned: Learned) -> tuple[str, ...]:
+        """What to say of the embedding, of terms that trained nothing, and of a solver that stopped too early."""
+        late = () if learned.posterior.converged else (NOT_CONVERGED,)
+        return EMBEDDING_BIAS, *self.reading.without_effect, *late
+
     def solve(self, problem: Problem) -> Estimate:
+        if len(problem.log) > sample_rows(problem.log.n_actions):
+            held = Held(problem.log)
+            return ask(held, {"": problem.policy}, [self], asked=(self.name,), controls=None).of(self.name, 0)
         return self.solve_many([problem], [self.seed])[0]
 
     def solve_many(self, problems: Sequence[Problem], seeds: Sequence[int]) -> list[Estimate]:
-        """Several problems of one shape, trained at once (logs of equal length and the same actions)."""
+        """Several problems of one shape, trained at once (logs of equal length and as many actions)."""
+        if len(problems[0].log) > sample_rows(problems[0].log.n_actions):
+            each = zip(problems, seeds, strict=True)
+            return [replace(self, seed=seed).solve(problem) for problem, seed in each]  # type: ignore[type-var]
+        learned = self._trained(problems, seeds).learned
+        return [weigh(self.name, p, each, self._notes(each)) for p, each in zip(problems, learned, strict=True)]
+
+    def _trained(self, problems: Sequence[Problem], seeds: Sequence[int]) -> Trained:
         require_torch(type(self).__name__)
         from cael.embedding import build, training
         from cael.embedding.batches import trial_data
@@ -85,9 +117,8 @@ class LearnedMIPS(Estimator):
         if reading.features == "xe":
             e = np.concatenate([np.stack([log.contexts for log in logs]), e], axis=2)
         posteriors = fit_all_rows(list(e), logs, reading, self.final_iter, device)
-        notes = (EMBEDDING_BIAS, *reading.without_effect)
-        each = zip(problems, posteriors, e, r_hat, histories, strict=True)
-        return [weigh(self.name, problem, Learned(*parts), notes) for problem, *parts in each]
+        parts = zip(posteriors, e, r_hat, histories, strict=True)
+        return Trained(parameters, [Learned(*each) for each in parts])
 
 
 @final
@@ -230,42 +261,6 @@ class AELMIPS(LearnedMIPS):
 
 @final
 @dataclass(frozen=True)
-class Learned:
-    """What was trained on one log: the posterior, its inputs (n, p), r_hat (n,), and the losses on the way."""
-
-    posterior: SoftmaxPosterior
-    features: Floats
-    r_hat: Floats
-    history: History
-
-
-def weigh(name: str, problem: Problem, learned: Learned, notes: tuple[str, ...]) -> Estimate:
-    """The MIPS estimate by a fitted posterior, with what the losses, the bounds and the entropy are."""
-    log, posterior, history = problem.log, learned.posterior, learned.history
-    rho, squares, weight_squares, gini = np.hstack([
-        np.stack([*(np.einsum("ij,ij->i", *pair) for pair in ((post, w), (post, post), (w, w))), half_gini(post, w)])
-        for post, w in posterior_blocks(posterior, log, problem.policy, learned.features)
-    ])  # fmt: skip
-    facts = TrainingFacts(
-        iterations=0 if not history.iterations else history.iterations[-1] + 1,
-        history={"iteration": tuple(map(float, history.iterations)), **history.losses},
-        stopped_early=history.stopped_early,
-        bias_bound=float(gini.mean()),
-        variance_bound=float((log.rewards**2 * squares * weight_squares).mean() / len(log)),
-        bias_loss=float(gini.mean() ** 2),
-        variance_loss=float((learned.r_hat**2 * squares * weight_squares).mean() / len(log)),
-        renyi_entropy=float(-np.log(squares).mean()),
-        effective_actions=float((1 / squares).mean()),
-        converged=posterior.converged,
-    )
-    error = inference.stderr(inference.units(rho, log.clusters))
-    notes = notes if posterior.converged else (*notes, NOT_CONVERGED)
-    diagnostics = weighted(rho, rho, weight_facts(rho, error, problem.unsupported_mass), extra=notes)
-    return mean_of(name, problem, rho * log.rewards, in_words(replace(diagnostics, training=facts), DEFAULT))
-
-
-@final
-@dataclass(frozen=True)
 class NetworkOutcome(OutcomeModel):
     """The network of CAEL-MIPS as a reward model: r_hat(x, a) = f(x, a)'x, trained on the reward loss alone.
 
@@ -354,6 +349,11 @@ class NetworkDM(Estimator):
     def __post_init__(self) -> None:
         if not isinstance(self.outcome, NetworkOutcome):
             raise InputError("NetworkDM takes a NetworkOutcome; for other models use DM.")
+
+    def part(self, asking: Asking, target: int) -> Part:
+        if asking.held is None:
+            return form_part(asking, self.name, target, Form(outcome=self.modelled))
+        return super().part(asking, target)
 
     def solve(self, problem: Problem) -> Estimate:
         return self._estimate(problem, problem.outcome(self.outcome, self.folds, self.seed))
