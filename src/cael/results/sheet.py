@@ -183,20 +183,14 @@ class Sheet:
         from rich.table import Table
         from rich.text import Text
 
-        cells, worded = self._printed(width), {column.title for column in self.columns if column.kind == "text"}
+        cells = self._printed(width)
         title = Text(visible(self.title), style="table.title")
         table = Table(box=SIMPLE_HEAD, title=title, title_justify="left", padding=(0, 1), show_header=self.headed)
-        # Names may be cut where there is no room, and words may go on in the next line; numbers may not.
-        wraps = [at > 0 and head in worded for at, (head, _, _) in enumerate(cells)]
-        parts = [
-            " ".join((head, *texts)).split() if wrap else (head, *texts)
-            for wrap, (head, _, texts) in zip(wraps, cells, strict=True)
-        ]
-        least = [max(map(len, texts), default=1) for texts in parts]
+        least = self._least(cells)
         name = max(NAME, width - GAP - 1 - sum(size + GAP for size in least[1:]))
         for at, (head, justify, _) in enumerate(cells):
             table.add_column(
-                Text(head), justify=justify, no_wrap=not wraps[at], overflow="ellipsis",
+                Text(head), justify=justify, no_wrap=at == 0 or head not in self._worded, overflow="ellipsis",
                 min_width=None if at == 0 else least[at], max_width=name if at == 0 else None,
             )  # fmt: skip
         for at in range(len(self.rows)):
@@ -220,7 +214,23 @@ class Sheet:
             name = _room(columns[0]) if spare else min(NAME + GAP, _room(columns[0]))
             if name + sum(map(_room, columns[1:])) <= width:
                 return columns
-        return self._columns(0, spare=False)
+        bare = self._columns(0, spare=False)
+        if NAME + GAP + sum(size + GAP for size in self._least(bare)[1:]) < width:
+            return bare
+        return [column for at, column in enumerate(bare) if at == 0 or column[0] not in self._worded]
+
+    @property
+    def _worded(self) -> set[str]:
+        """Heads of columns of words."""
+        return {column.title for column in self.columns if column.kind == "text"}
+
+    def _least(self, columns: Sequence[Printed]) -> list[int]:
+        """Characters that each column needs: words may go on in the next line, numbers may not."""
+        parts = [
+            " ".join((head, *texts)).split() if at > 0 and head in self._worded else (head, *texts)
+            for at, (head, _, texts) in enumerate(columns)
+        ]
+        return [max(map(len, texts), default=1) for texts in parts]
 
     def _columns(self, size: int, *, wide: bool = False, spare: bool = True) -> list[Printed]:
         drawn: list[Printed] = []
