@@ -79,7 +79,7 @@ def judge(
     rows = single_rows(answer)
     second = answer.second_moment(target) if SecondMoment(target) in answer.index else None
     rows_alone = answer.kish / second if second else None
-    known = None if second is None else known_rows(answer, target, best, second)
+    known = known_by_fit(answer, best, limits) if second is None else known_rows(answer, target, best, second)
     tails = tail(best, known, ceiling_of(rows), limits)
     normal = tails is None or tails.status == "pass"
     weights = mean_weights(answer, target, best, limits, normal=normal)
@@ -164,6 +164,15 @@ def known_rows(answer: Answer, target: int, best: Estimate, second: float) -> fl
         return answer.kish / d.pooled.second
     plain = answer.effective_size(Weight(target))
     return answer.kish / second if second > 0 and d.effective_sample_size in (plain, None) else None
+
+
+def known_by_fit(answer: Answer, best: Estimate, limits: Thresholds) -> float | None:
+    """The same by a logging policy that was fitted to the logged propensities, where the fit is good; its
+    probabilities bound the weights as those of a known one do."""
+    d = best.diagnostics
+    if d.logging_fit is None or d.pooled is None or limits.cautions("logging_error", d.logging_fit.error):
+        return None
+    return answer.kish / d.pooled.second
 
 
 def ceiling_of(log: LoggedData | None) -> float:
