@@ -67,7 +67,8 @@ class Rows:
 
     def __init__(self, problem, path, form):
         log = problem.log
-        self.n, self.r0 = len(log), float(log.rewards.mean())
+        self.n = self.read = self.kish = len(log)
+        self.r0 = float(log.rewards.mean())
         self.columns = columns_of(path.weights, path.f_logged, path.f_target, log.rewards, form, self.r0)
         self.means = self.columns.mean(axis=1)
         self.bandwidths, self.unit, self.drawn, self.lost = path.bandwidths, path.unit, path.drawn, path.lost
