@@ -1088,3 +1088,11 @@ def test_exit_codes(files, capsys):
     assert exit_code("audit", files / "none.npz") == 1
     assert exit_code("audit", sound, "--bogus") == 2
     capsys.readouterr()
+
+
+def test_a_policy_without_support_is_named_among_others():
+    log = cael.LoggedData(None, np.arange(60) % 3, np.arange(60) % 2 * 1.0, logging=[0.3, 0.3, 0.3, 0.1])
+    with pytest.raises(cael.SupportError, match=r"policy never: .* Leave it out to compare the others"):
+        cael.compare(log, {"first": np.eye(4)[0], "never": np.eye(4)[3]}, learn=False)
+    with pytest.raises(cael.SupportError, match=r"^SNDR is undefined"):
+        cael.evaluate(log, np.eye(4)[3], learn=False, estimators=cael.SNDR())

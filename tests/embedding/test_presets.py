@@ -256,3 +256,19 @@ def test_one_that_diverges_does_not_stop_those_beside_it():
     for seed, found in ((0, first), (2, last)):
         assert found.value == pytest.approx(replace(estimator, seed=seed).solve(problems[0]).value, rel=1e-10)
     assert all("diverged" in str(each) for each in _answers(estimator, problems[1:2] * 2, [0, 1]))
+
+
+@pytest.mark.parametrize("preset", list(PRESETS))
+def test_training_does_not_amplify_rounding(preset):
+    """Rewards changed in the tenth digit are seen, and move the estimate in about that digit."""
+    noise = 1 + 1e-10 * np.random.default_rng(0).standard_normal(len(LOG))
+    moved = cael.LoggedData(
+        LOG.contexts, LOG.actions, LOG.rewards * noise, logging=LOG.logging, n_actions=8,
+        action_features=LOG.action_features,
+    )  # fmt: skip
+    training = replace(cael.CAELMIPS(preset).training, iterations=150, batch_size=64)
+    estimator = cael.CAELMIPS(preset, network=SMALL, training=training)
+    one, other = estimator.estimate(LOG, POLICY), estimator.estimate(moved, POLICY)
+    first, second = (each.diagnostics.training.history["reward"] for each in (one, other))
+    assert first[0] != second[0]
+    assert 0 < abs(one.value - other.value) < 1e-7

@@ -218,6 +218,10 @@ def test_targets_fail_where_they_should():
         assert holds_of["1. MSE on the paper's default problem"[:30]] is holds
         assert holds_of["2. the 95% interval of Auto covers"[:30]] is holds
         assert holds_of["4. false ok in at most 5% of the logs"[:30]] is holds
+    for factor, holds in ((0.99, True), (1.01, False)):
+        rows = [made("a", seed, 1.1, 1 - 0.35 * factor, 1 + 0.35 * factor) for seed in range(3)]
+        (line,) = (line for line in trust_summary.summary(rows)["targets"] if "wider" in line["target"])
+        assert line["holds"] is holds and f"{3 * (not holds)} of 3 logs" in line["finding"]
 
 
 def test_pages_are_rendered_from_the_committed_results(tmp_path):

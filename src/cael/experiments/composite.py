@@ -59,9 +59,9 @@ def figure_2(figure: Any, tables: Mapping[str, Table]) -> None:
             _stated(axis, figures.style_of(table, estimator)["color"], at, share, more)
         axis.set_title("target as published" if name == "open-bandit-published" else "corrected target", fontsize=9)
     axes[1].set_ylabel("")
-    figures.legend(figure, axes[0], len(names))
+    figures.legend(figure, axes[0])
     figure.supxlabel(
-        "○: what the text states, with the 95% interval of a share of 30 runs", fontsize=8.5, color="#555555"
+        "Circles: what the text states, with the 95% interval of a share of 30 runs", fontsize=8.5, color="#555555"
     )
 
 
@@ -88,7 +88,7 @@ def figure_3(figure: Any, tables: Mapping[str, Table]) -> None:
             axis.annotate(label, (k[-1], start * rate(k[-1]) / rate(k[0])), xytext=(-4, 4), textcoords="offset points",
                           ha="right", fontsize=7.5, color="#555555")  # fmt: skip
         axis.set_title(f"({letter})", loc="left", fontsize=9)
-    figures.legend(figure, axes[0, 0], len(names))
+    figures.legend(figure, axes[0, 0])
 
 
 DRAWN = {"figure-1": figure_1, "figure-2": figure_2, "figure-3": figure_3}

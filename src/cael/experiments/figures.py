@@ -149,7 +149,7 @@ def lines(figure: Any, table: Table, names: Sequence[str]) -> None:
     axes = figure.subplots(1, len(statistics), squeeze=False)[0]
     for axis, statistic in zip(axes, statistics, strict=True):
         line_panel(axis, table, names, statistic)
-    legend(figure, axes[0], len(names))
+    legend(figure, axes[0])
 
 
 def line_panel(axis: Any, table: Table, names: Sequence[str], statistic: str) -> None:
@@ -185,7 +185,7 @@ def dots(figure: Any, table: Table, names: Sequence[str]) -> None:
     axis.axvline(1, color="#888888", lw=0.8)
     axis.set(xscale="log", xlabel="MSE relative to the best estimator of each world")
     _rows(axis, [str(at) for at in table.places])
-    legend(figure, axis, len(names))
+    legend(figure, axis)
 
 
 def ecdf(figure: Any, table: Table, names: Sequence[str]) -> None:
@@ -193,7 +193,7 @@ def ecdf(figure: Any, table: Table, names: Sequence[str]) -> None:
     figure.set_size_inches(5.6, 4.0)
     axis = figure.subplots()
     ecdf_panel(axis, table, names)
-    legend(figure, axis, len(names))
+    legend(figure, axis)
 
 
 FLOOR = 1e-4
@@ -220,8 +220,9 @@ def ecdf_panel(axis: Any, table: Table, names: Sequence[str]) -> None:
         axis.set_title("The truth itself is uncertain: small ratios are luck", fontsize=8.5, color="#555555")
 
 
-def legend(figure: Any, axis: Any, count: int) -> None:
-    """Above the panels, each estimator once."""
+def legend(figure: Any, axis: Any) -> None:
+    """Above the panels, each estimator once, in as many columns as the figure has room for."""
     handles, labels = axis.get_legend_handles_labels()
-    columns = min(count, int(figure.get_figwidth() / 1.1), 4 if count <= 4 else 6)
-    figure.legend(handles, labels, loc="outside upper center", ncols=columns, fontsize=8.5)
+    widest = max(map(len, labels))
+    columns = int(figure.get_figwidth() / (0.6 + 0.078 * widest))
+    figure.legend(handles, labels, loc="outside upper center", ncols=min(max(columns, 1), len(labels)), fontsize=8.5)

@@ -23,13 +23,10 @@ from cael.experiments.publish import ROWS, as_run
 from cael.experiments.spec import Spec
 from cael.experiments.summary import Table, aligned, table_of
 
-EXACT, SOLVED, TRAINED = 1e-4, 1e-3, 0.05
+EXACT, TRAINED = 1e-4, 0.1
 TOLERANCES = {
-    # sums of one order, and networks that are trained in 64 bits
-    **dict.fromkeys(("IPS", "SNIPS", "LoggedMean", "BaselineIPS", "SubGaussianIPS", "DM", "DR", "SNDR"), EXACT),
-    **dict.fromkeys(("CAELMIPS", "AELMIPS", "NetworkDM"), EXACT),
-    # a solver that stops at a tolerance of its own, whose last steps follow the rounding of the machine
-    **dict.fromkeys(("MIPS", "SLOPE"), SOLVED),
+    # sums, solvers and networks in 64 bits
+    **dict.fromkeys((*registry.ESTIMATORS, *registry.MORE), EXACT),
     # networks in 32 bits: rounding decides now and then between two penalties that predict equally well
     **dict.fromkeys(("CAEL", "Auto"), TRAINED),
 }
@@ -155,7 +152,7 @@ def rerun(place: Place) -> Rerun:
     value, row = place.row.get("value", np.nan), place.row
     kind = str(place.task.estimator["kind"])
     spread = (row["normal_high"] - row["normal_low"]) / (2 * 1.96) if "normal_low" in row else 0.0
-    tolerance = max(TOLERANCES.get(kind, SOLVED) * spread, DIGITS * abs(value) if value == value else 0.0)
+    tolerance = max(TOLERANCES[kind] * spread, DIGITS * abs(value) if value == value else 0.0)
     return Rerun(place, float(value), float(again.get("value", np.nan)), float(tolerance))
 
 

@@ -250,6 +250,7 @@ def command(
 ) -> None:
     """Run and print what came of it: named experiments or figures, or every one; then a figure of several as one."""
     from cael.experiments.composite import compose
+    from cael.experiments.outcome import judged, verdict_text
 
     if not names and (every or quick or extended):
         names = EXTENDED if extended and not every else NAMES if extended else BASE
@@ -264,6 +265,9 @@ def command(
     ):
         outcomes[outcome.table.spec.name] = outcome.table
         print(outcome.text(), end="\n\n", flush=True)
+    for verdict in judged(outcomes):
+        if len(verdict.claim.specs) > 1:  # those of one experiment were told with it
+            print(verdict_text(verdict))
     for path in compose(figures, outcomes, out):
         print(f"wrote {path}")
 

@@ -37,12 +37,16 @@ from cael.experiments.trust_counts import (
     ratio_of,
     stretch,
     unlikely,
+    width,
     widths,
     within,
 )
 from cael.experiments.trust_targets import targets_of
 from cael.judging.survey import two_sided
 from cael.judging.thresholds import DEFAULT
+
+ROUNDED = 1e-4
+"""Widths that differ by less are the same: of seven digits of a value, its interval may keep four."""
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
@@ -61,6 +65,7 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
         "verdicts": lines_of(named),
         "verdict_worlds": [verdicts_on(world, group) for world, group in by_world(named).items()],
         "low": low_of(both_of(logs)),
+        "wider": wider_of(both_of(logs)),
         "classes": [*classes_of("list", named), *classes_of(POPULATION, drawn)],
         "checks": checks_of(logs),
         "joint": joint_of([row for row in rows if row["kind"] == "joint"]),
@@ -208,6 +213,19 @@ def low_of(rows: Sequence[Row]) -> Count:
     """Of the sound logs with little overlap and verdict "ok" from Auto, those whose interval holds the truth."""
     accepted = [row for row in within(rows, (0.0, LOW)) if row["learned"]["level"] == "ok"]
     return count(holds_truth(row["learned"]["best"], row["truth"]) for row in accepted)
+
+
+def wider_of(rows: Sequence[Row]) -> dict[str, Any]:
+    """Of the sound logs without a hole in the overlap, those in which the interval of Auto is wider than the wider of
+    SNIPS's and SNDR's, beyond the digits that are kept; and the greatest ratio of the two."""
+    ratios = [width(row["learned"]["best"]) / most for row in within(rows, EVERY) if (most := widest_simple(row)) > 0]
+    return {"wider": count(ratio > 1 + ROUNDED for ratio in ratios), "most": max(ratios, default=0.0)}
+
+
+def widest_simple(row: Row) -> float:
+    """The width of the wider interval of SNIPS and SNDR."""
+    triples = (row["learned"]["estimates"].get(who) for who in ("SNIPS", "SNDR"))
+    return max((width(triple) for triple in triples if triple), default=0.0)
 
 
 # Checks

@@ -14,8 +14,8 @@ def targets_of(facts: dict[str, Any]) -> list[dict[str, Any]]:
     lines = [
         *(_errors_hold(facts["worlds"]) if facts["worlds"] else []),
         *(_intervals_hold(facts["worlds"]) if facts["worlds"] else []),
-        *_decisions_hold(facts), *_verdicts_hold(facts), *_joint_hold(facts["joint"]), *_checks_hold(facts["checks"]),
-        *_time_holds(facts["worlds"]),
+        *_widths_hold(facts["wider"]), *_decisions_hold(facts), *_verdicts_hold(facts), *_joint_hold(facts["joint"]),
+        *_checks_hold(facts["checks"]), *_time_holds(facts["worlds"]),
     ]  # fmt: skip
     return [{"target": target, "finding": finding, "holds": holds} for target, finding, holds in lines]
 
@@ -77,6 +77,16 @@ def _intervals_hold(worlds: Sequence[dict[str, Any]]) -> Iterable[Target]:
                 f"{line['width']:.3f} times SNDR's",
                 abs(line["width"] - 1) <= 0.03,
             )
+
+
+def _widths_hold(wider: dict[str, Any]) -> Iterable[Target]:
+    found, logs = wider["wider"]
+    if logs:
+        yield (
+            "2. no interval of Auto is wider than the wider of SNIPS's and SNDR's",
+            f"{found} of {logs} logs; at most {wider['most']:.4f} times as wide",
+            not found,
+        )
 
 
 def _decisions_hold(facts: dict[str, Any]) -> Iterable[Target]:

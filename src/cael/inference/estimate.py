@@ -314,7 +314,7 @@ class Estimate:
     def assumes(self) -> str | None:
         """What the interval that decisions rest on allows for and assumes, in a sentence; None without a bias."""
         bound = self.diagnostics.bias_bound
-        return f"{allowance(bound)}." if bound else None
+        return f"{allowance(bound, self.diagnostics.moved)}." if bound else None
 
     def without_bias(self, level: float) -> Interval | None:
         """What the interval would be without its allowance for a bias; None where it allows for none."""

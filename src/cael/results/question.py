@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, final
@@ -10,7 +11,7 @@ from typing import Any, final
 from cael.engine.answer import Answer
 from cael.engine.asking import Wanted, ask_all
 from cael.engine.columns import Outcome
-from cael.errors import InputError, LogError
+from cael.errors import InputError, LogError, SupportError
 from cael.estimators.estimator import Estimator
 from cael.inference.estimate import Estimate, reworded
 from cael.inference.ratio import ratio_of
@@ -114,10 +115,11 @@ class Asked:
 
     def lifted(self, metric: Metric | None, target: int, headline: str, limits: Thresholds = DEFAULT) -> Lifted:
         """A metric of a target, and its lift over the baseline, with warnings that follow these limits."""
-        parts = [
-            lifted(answer, name_in(answer, target, headline), target, self.baseline)
-            for answer in self.answers_to(metric)
-        ]
+        with naming(self.names[target]):
+            parts = [
+                lifted(answer, name_in(answer, target, headline), target, self.baseline)
+                for answer in self.answers_to(metric)
+            ]
         whole = parts[0] if metric is None or len(parts) == 1 else ratio_lifted(parts[0], parts[1], metric.name)
         return replace(whole, estimate=reworded(whole.estimate, limits), baseline=reworded(whole.baseline, limits))
 
@@ -156,6 +158,17 @@ def judged(answer: Answer, target: int, headline: str, level: float, limits: Thr
     """The verdict on the headline of a target, or on the next best where that was not computed."""
     estimates = [reworded(estimate, limits) for estimate in answer.estimates(target)[0]]
     return judge(answer, target, estimates, name_in(answer, target, headline), level, limits)
+
+
+@contextmanager
+def naming(policy: str) -> Iterator[None]:
+    """An error about one of several policies says which it is about."""
+    try:
+        yield
+    except SupportError as error:
+        if not policy:
+            raise
+        raise SupportError(f"policy {policy}: {error} Leave it out to compare the others.") from error
 
 
 def name_in(answer: Answer, target: int, headline: str) -> str:
