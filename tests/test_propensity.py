@@ -370,6 +370,17 @@ def test_auto_trains_a_network_where_the_log_is_worth_little(world):
         assert any("Auto left SNIPS out" in warning for warning in estimate.diagnostics.warnings)
 
 
+def test_the_lift_has_no_control_variate_by_an_estimated_policy(world):
+    """The mean of q(x, a) less that under the logging policy is 0 for the true policy alone, which has one."""
+    log = world.sample(600, 5)
+    quick = cael.Auto(enough=1e9, cael=cael.CAEL(growth=cael.Growth(steps=20, penalties=(1.5,))))
+    known, guessed = (cael.evaluate(each, world.target, quick) for each in (log, with_estimate(bare(log))))
+    assert guessed.best.diagnostics.path[1].name.startswith("CAEL")
+    assert known.lifted.controls
+    assert guessed.lifted.controls == ()
+    assert guessed.lift.value == pytest.approx(guessed.best.value - log.rewards.mean())
+
+
 def test_cael_allows_for_it_and_is_not_capped_by_an_unbiased_end(world):
     log = bare(world.sample(600, 5))
     estimated = with_estimate(log)

@@ -73,7 +73,9 @@ def outcome_of(estimator: Estimator) -> Outcome:
 
 def controls_for(answer: Answer, name: str, target: int = 0) -> tuple[Combination, ...]:
     """The control variates for the lift of an estimate: what it learned itself, and its outcome model or that of SNDR;
-    none where the logging policy is not known in full."""
+    none where the logging policy is not known in full or estimated: their expectation is then not 0."""
+    if answer.log.estimates_logging:
+        return ()
     columns = answer.part(name, target).columns
     outcomes = [column.outcome for column in columns if hasattr(column, "outcome")]
     modelled = [Control(outcome) for outcome in (*outcomes[:1], outcome_of(SNDR()))]
