@@ -10,7 +10,7 @@ from rich.console import Console
 
 import cael
 from cael.results import frames
-from cael.results.sheet import Column, Sheet, number
+from cael.results.sheet import Column, Sheet, number, signed
 
 
 @pytest.fixture(scope="module")
@@ -88,3 +88,17 @@ def test_numbers_are_never_cut(evaluation, width):
         assert f"[{number(low)}, {number(high)}]" in printed
         assert number(estimate.value) in printed
     assert ("●" in printed) == (width > 60)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_numbers_of_a_comparison_are_never_cut(example, width):
+    log, policy = example
+    compared = cael.compare(log, {"a policy with a long name": policy, "b": cael.Uniform(log.n_actions)}, cael.SNIPS())
+    out = io.StringIO()
+    Console(file=out, width=width).print(compared.sheet())
+    printed = out.getvalue()
+    for row in compared:
+        assert f"[{signed(row.interval.low)}, {signed(row.interval.high)}]" in printed
+        assert f"{signed(row.lift.value)} " in printed
+    assert ("…" in printed) == (width < 100)
+    assert ("verdict" in printed) == (width >= 80)

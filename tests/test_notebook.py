@@ -1,5 +1,6 @@
 """Notebooks: every result has styled HTML, a picture, a plot and a data frame; long work says how far it is."""
 
+import html
 import logging
 import re
 
@@ -102,3 +103,11 @@ def test_jupyter_gets_lines_of_progress(monkeypatch, capsys):
     assert len(lines) > 3
     assert lines[0].startswith("training: ")
     assert all(line.endswith("%") for line in lines)
+
+
+def test_an_answer_and_a_decision_show_themselves(results):
+    answer = results["evaluation"].answer
+    assert repr(answer) == f"Headline({answer.sentence})"
+    page = html.unescape(answer._repr_html_())
+    assert f">{answer.sentence}</p>" in page
+    assert f"{answer.decision.reasons[0]}</p>" in html.unescape(answer.decision._repr_html_())

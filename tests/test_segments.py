@@ -13,6 +13,7 @@ from rich.console import Console
 import cael
 from cael import InputError
 from cael.inference.shrinkage import between_variance, cochran, shrink
+from cael.results.sheet import signed
 from cael.worlds import MixedWorld
 
 WORLD = cael.worlds.PaperWorld(n_actions=10, gamma=0.3)
@@ -133,6 +134,16 @@ def test_windows_follow_time():
     last_rows = cael.SNDR().estimate(log, policy).contributions[2250:]
     assert found.rows[0].value == pytest.approx(last_rows.mean())
     assert cael.segments(LOG, policy, windows=3, learn=False).rows[1].label == "2: from row 1,000"
+    out = io.StringIO()
+    Console(file=out, width=80).print(found)
+    lines = out.getvalue().splitlines()
+    for row in found:  # names and numbers are whole at 80 columns; the shrunk lift goes where there is no room for it
+        ends = f"[{signed(row.interval.low)}, {signed(row.interval.high)}]"
+        assert any(row.label in line and f"{signed(row.lift)}  " in line and ends in line for line in lines)
+    assert "shrunk" not in out.getvalue() and "…" not in out.getvalue()
+    wide = io.StringIO()
+    Console(file=wide, width=160).print(found)
+    assert "shrunk lift" in wide.getvalue()
 
 
 def test_segments_that_differ_are_said_to():

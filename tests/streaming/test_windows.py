@@ -65,7 +65,7 @@ def test_rows_that_are_not_in_the_order_of_time_are_refused(tmp_path, monkeypatc
 def test_other_refusals(tmp_path):
     log = table(100).select(["action", "reward", "propensity", "p"])
     pyarrow.csv.write_csv(log, tmp_path / "log.csv")
-    with pytest.raises(cael.InputError, match="number of rows beforehand, which text files do not tell"):
+    with pytest.raises(cael.InputError, match="number of rows beforehand, which text files do not state"):
         cael.segments(cael.scan(tmp_path / "log.csv", n_actions=K), "p", windows=2)
     scanned = cael.scan(write(tmp_path / "log", log), n_actions=K)
     with pytest.raises(cael.InputError, match="windows=30 needs at least 600 rows; the log has 100"):

@@ -66,7 +66,7 @@ def options(path: Path, command: str, app: App, arguments: Sequence[str] = ()) -
 def _as_typed(value: Any) -> Any:
     """Numbers as they would be typed on the command line, so that 1.5 is refused where a whole number is meant."""
     if isinstance(value, list):
-        return [_as_typed(each) for each in value]
+        return [_as_typed(part) for part in value]
     return repr(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 

@@ -107,7 +107,7 @@ def evaluate(
     facts, parts = opened.facts(answer), opened.parts(asked, evaluation.headline, level, settings.seed, limits)
     audit = None if out is None else audited(opened.rows, facts, limits)
     if calibrate:
-        tried = tuple({each.name: each for each in (*panel(), *added)}.values())
+        tried = tuple({estimator.name: estimator for estimator in (*panel(), *added)}.values())
         parts["calibration"] = calibrated(
             opened.rows, target, tried, level=level, seed=settings.seed, thresholds=limits
         )  # fmt: skip

@@ -163,7 +163,7 @@ def estimators_of(names: Sequence[str]) -> list[Estimator]:
     from cael.errors import InputError
     from cael.results.evaluate import panel
 
-    known = {type(each).__name__: each for each in (*panel("all"), *panel("learned"))}
+    known = {type(estimator).__name__: estimator for estimator in (*panel("all"), *panel("learned"))}
     if list(names) == ["all"]:
         return list(known.values())
     unknown = [name for name in names if name not in known]

@@ -165,7 +165,7 @@ def estimators() -> None:
     table = Table(box=SIMPLE_HEAD)
     for column in ("estimator", "needs", "what it is"):
         table.add_column(column, overflow="fold")
-    for each in (*panel("learned"), *panel("all")):
-        doc = (type(each).__doc__ or "").strip().split("\n\n")[0].replace("\n    ", " ")
-        table.add_row(type(each).__name__, ", ".join(each.needs), doc)
+    for estimator in (*panel("learned"), *panel("all")):
+        doc = (type(estimator).__doc__ or "").strip().split("\n\n")[0].replace("\n    ", " ")
+        table.add_row(type(estimator).__name__, ", ".join(estimator.needs), doc)
     printed(lambda: console().print(table))

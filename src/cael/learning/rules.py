@@ -19,7 +19,8 @@ KEEP = -1
 
 
 class Rule(ABC):
-    """Probabilities of all actions, given those of the old policy. allowed: (k,) which may be played; None: all."""
+    """Probabilities of all actions, given those of the old policy. allowed: (k,) whether each may be played; None: all
+    may."""
 
     allowed: Array | None
 

@@ -69,8 +69,8 @@ def answer(result: Evaluation | Comparison) -> Picture:
     scale, level = headline.scope.scale, result.level
     shown = [("new policy", headline.estimate, direction(headline.interval, headline.sign), refused)]
     if isinstance(result, Comparison):
-        some = result.rows[:MOST_ANSWERS]
-        shown = [(row.name, row.estimate, row.direction, row.verdict.level == "refuse") for row in some]
+        first = result.rows[:MOST_ANSWERS]
+        shown = [(row.name, row.estimate, row.direction, row.verdict.level == "refuse") for row in first]
     estimates = [(clip(result.baseline_name), headline.baseline, "no difference shown", False), *shown]
     lines: list[Line] = []
     for name, estimate, side, grey in estimates:
@@ -98,7 +98,7 @@ def course(points: Sequence[Point], metric: str) -> Picture | None:
         ax.plot(rows, totals, color=MAIN, linewidth=2)
         if all(point.day for point in points):
             at = np.unique(np.linspace(0, len(points) - 1, 6 if wide else 3).round().astype(int))
-            ax.set_xticks(rows[at], [str(points[each].day) for each in at])
+            ax.set_xticks(rows[at], [str(points[place].day) for place in at])
         else:
             ax.set_xlabel("rows")
             ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
@@ -148,10 +148,10 @@ def _path(name: str, path: Sequence[Any], number: int) -> Picture:
     caption = f"Candidates of {name}: the one in bold was chosen, the grey ones were not accepted."
     lines = [
         Line(
-            clip(each.name[each.name.find("(") + 1 :].removesuffix(")")), each.value, each.value - each.width,
-            each.value + each.width, MAIN if each.chosen else SECOND if each.accepted else GREY, bold=each.chosen,
+            clip(tried.name[tried.name.find("(") + 1 :].removesuffix(")")), tried.value, tried.value - tried.width,
+            tried.value + tried.width, MAIN if tried.chosen else SECOND if tried.accepted else GREY, bold=tried.chosen,
         )
-        for each in path
+        for tried in path
     ]  # fmt: skip
     return forest(f"path-{number}", caption, lines, "value per decision", step=0.3)
 
@@ -198,13 +198,13 @@ def weights(overlap: Overlap) -> Picture | None:
 def support(overlap: Overlap) -> Picture:
     """How often the logging policy took, and the new one would take, the new one's favourite actions."""
     shown = overlap.actions[:12]
-    labels = [clip(each.label) or f"action {each.action}" for each in shown]
+    labels = [clip(action.label) or f"action {action.action}" for action in shown]
     caption = "Share of decisions of the logging policy and of the new one, for the actions that the new one favours."
 
     def draw(ax: Any, wide: bool) -> Drawn:
         y = np.arange(len(shown))[::-1]
-        ax.barh(y + 0.2, [each.logged / overlap.n for each in shown], 0.36, color=SECOND, label="logging policy")
-        ax.barh(y - 0.2, [each.target for each in shown], 0.36, color=MAIN, label="new policy")
+        ax.barh(y + 0.2, [action.logged / overlap.n for action in shown], 0.36, color=SECOND, label="logging policy")
+        ax.barh(y - 0.2, [action.target for action in shown], 0.36, color=MAIN, label="new policy")
         ax.set_yticks(y, labels)
         ax.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
         ax.tick_params(axis="y", length=0)
@@ -213,8 +213,8 @@ def support(overlap: Overlap) -> Picture:
         ax.set_xlabel("share of decisions")
         legend(ax, (0, 1), "lower")
         return 1.1 + 0.3 * len(shown), [
-            Spot(f"{label}: {each.logged / overlap.n:.1%} logged, {each.target:.1%} new", y=(at - 0.5, at + 0.5))
-            for at, label, each in zip(y, labels, shown, strict=True)
+            Spot(f"{label}: {action.logged / overlap.n:.1%} logged, {action.target:.1%} new", y=(at - 0.5, at + 0.5))
+            for at, label, action in zip(y, labels, shown, strict=True)
         ]
 
     return drawn("support", caption, draw)

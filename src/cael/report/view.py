@@ -243,8 +243,14 @@ def _actions(overlap: Overlap) -> Grid:
         Column("new share", "share"),
     )  # fmt: skip
     rows = tuple(
-        (short(each.label, 60) or str(each.action), each.logged, each.expected, each.logged / overlap.n, each.target)
-        for each in overlap.actions
+        (
+            short(action.label, 60) or str(action.action),
+            action.logged,
+            action.expected,
+            action.logged / overlap.n,
+            action.target,
+        )
+        for action in overlap.actions
     )
     return grid(Sheet("actions", columns, rows))
 
@@ -264,7 +270,7 @@ def _segments(name: str, segments: Segments, most: int) -> Grid:
     """The segments at both ends of the list, where they are too many: the worst matter as much as the best."""
     sheet = segments.sheet()
     columns = (replace(sheet.columns[0], head=short(name, 30)), *sheet.columns[1:])
-    rows, styles = (tuple(ends(each, most)) for each in (sheet.rows, sheet.styles))
+    rows, styles = (tuple(ends(lines, most)) for lines in (sheet.rows, sheet.styles))
     hidden = len(sheet.rows) - len(rows)
     note = f"{hidden:,} {segments.noun}s between these are not shown." if hidden else ""
     return replace(grid(replace(sheet, columns=columns, rows=rows, styles=styles)), note=note)

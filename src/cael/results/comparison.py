@@ -81,7 +81,7 @@ class Comparison(Shown):
 
     def answer_on(self, name: str) -> Headline:
         """The answer about a policy, in words."""
-        row, at = self[name], [each.name for each in self.rows].index(name)
+        row, at = self[name], [other.name for other in self.rows].index(name)
         return Headline(
             self.metric, row.name, self.baseline_name, self.sign, self.scope or Scope(self.baseline.n), row.estimate,
             self.baseline, row.lift, row.interval, self.factor, self.decisions[at], row.verdict,
@@ -259,7 +259,7 @@ def comparison_of(
     limits, metric = thresholds or DEFAULT, asked.primary
     scorecard = asked.scorecard(chosen.name, level, limits, seed)
     lifts = [asked.lifted(metric, t, chosen.name, limits) for t in range(len(asked.names))]
-    factor = joint_factor([each.lift for each in lifts], level, seed) if scorecard is None else scorecard.factor
+    factor = joint_factor([row.lift for row in lifts], level, seed) if scorecard is None else scorecard.factor
     compared = [
         Compared(
             name, lifts[t].estimate, lifts[t].lift, within(lifts[t].lift, factor, level),

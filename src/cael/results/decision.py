@@ -90,12 +90,12 @@ def decided(
     policy: str, primary: Finding, guardrails: Sequence[Finding], refused: Sequence[str], rows: int | None, rule: str
 ) -> Decision:
     """The decision about a policy. refused: metrics whose verdict is refuse. rows: that would settle what is open."""
-    choice = choice_of(primary.status, [each.status for each in guardrails], refused=bool(refused))
+    choice = choice_of(primary.status, [guardrail.status for guardrail in guardrails], refused=bool(refused))
     if refused:
         reason = f"The verdict on {' and '.join(refused)} is refuse: correct what it names before deciding."
         return Decision(policy, choice, (reason,), None, rule, trusted=False)
     shown = f"{primary.name} {SHOWN[primary.status]}"
-    bounds = [f"{each.name}: {BOUNDS[each.status]}" for each in guardrails]
+    bounds = [f"{guardrail.name}: {BOUNDS[guardrail.status]}" for guardrail in guardrails]
     reasons = [f"{'; '.join([shown, *bounds])}."]
     if choice == "test":
         reasons.append("No number of rows of this kind would settle it." if rows is None else enough(rows))

@@ -153,7 +153,7 @@ def asked_about(
     every = tuple(panel_by_name.values())
     usual = default_estimator(log, [log.target(policy) for policy in policies.values()], learn, budget)
     named = headline.name if isinstance(headline, Estimator) else headline or usual.name
-    others = {each.name: each for each in (LoggedMean(), panel_by_name.get(named, usual), SNIPS())}
+    others = {estimator.name: estimator for estimator in (LoggedMean(), panel_by_name.get(named, usual), SNIPS())}
     controls = controls_of((SNDR(), *every))
     panels = every, tuple(others.values())
     return ask_question(log, policies, question or Question(), panels, controls, asked, **cuts)

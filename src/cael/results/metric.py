@@ -175,7 +175,7 @@ def metrics_of(given: Any) -> tuple[Metric, ...]:
     """Metrics from texts and metrics; the first goal is the primary one and comes first, names are not repeated."""
     if isinstance(given, str | Metric) or not isinstance(given, Sequence):
         raise InputError(f"metrics must be a list, such as ['clicked', 'latency:min:+2%']; got {given!r}.")
-    metrics = [Metric.of(each) for each in given]
+    metrics = [Metric.of(text) for text in given]
     names = [metric.name for metric in metrics]
     for at, name in enumerate(names):
         if name in names[:at]:

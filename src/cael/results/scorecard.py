@@ -217,8 +217,8 @@ def scorecard_of(
 
 def joint_factor(tested: Sequence[Estimate], level: float, seed: int) -> float:
     """The factor that makes the intervals of all of these simultaneous."""
-    hidden = np.array([inference.hidden_share(each.stderr, each.error) for each in tested])
-    return inference.max_t(np.stack([each.groups for each in tested], axis=1), level, hidden=hidden, seed=seed)
+    hidden = np.array([inference.hidden_share(lift.stderr, lift.error) for lift in tested])
+    return inference.max_t(np.stack([lift.groups for lift in tested], axis=1), level, hidden=hidden, seed=seed)
 
 
 def measured_row(row: Row, factor: float, level: float) -> Measured:
@@ -234,8 +234,8 @@ def measured_row(row: Row, factor: float, level: float) -> Measured:
 def _decided(
     name: str, rows: Sequence[Row], measured: Sequence[Measured], factor: float, rule: str, several: bool
 ) -> Decision:
-    own = [(row, done) for row, done in zip(rows, measured, strict=True) if row.policy == name]
-    judged = [(row, done) for at, (row, done) in enumerate(own) if at == 0 or row.metric.guardrail]
+    rows_of_policy = [(row, done) for row, done in zip(rows, measured, strict=True) if row.policy == name]
+    judged = [(row, done) for at, (row, done) in enumerate(rows_of_policy) if at == 0 or row.metric.guardrail]
     findings = [Finding(done.metric.name, done.status) for _, done in judged]
     refused = [done.metric.name for _, done in judged if done.verdict.level == "refuse"]
     unsettled = [row for row, done in judged if done.status in ("open", "no difference shown")]

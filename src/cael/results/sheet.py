@@ -22,8 +22,9 @@ Row = TypeVar("Row")
 Cell: TypeAlias = str | float | Interval | tuple[float, float] | None
 Printed: TypeAlias = tuple[str, Any, list[str]]
 """A column in a terminal: its head, its side, and its cells."""
-PICTURE, SMALL_PICTURE, NAME = 25, 12, 12
-"""Characters of a picture where there is room and where there is little, and of the name of a row that stays."""
+PICTURE, SMALL_PICTURE, NAME, GAP = 25, 12, 12, 3
+"""Characters of a picture where there is room and where there is little, of the name of a row that stays, and between
+columns."""
 MARKS = {"pass": "✓", "unknown": "·", "warn": "!", "fail": "✗"}
 COLOURS = {
     "pass": "green", "unknown": "dim", "warn": "yellow", "fail": "red", "ok": "green", "caution": "yellow",
@@ -182,15 +183,16 @@ class Sheet:
         from rich.table import Table
         from rich.text import Text
 
-        cells, worded = self._printed(width), {column.title for column in self.columns if column.kind == "text"}
+        cells = self._printed(width)
         title = Text(visible(self.title), style="table.title")
         table = Table(box=SIMPLE_HEAD, title=title, title_justify="left", padding=(0, 1), show_header=self.headed)
-        for at, (head, justify, texts) in enumerate(cells):
-            # Names may be cut where there is no room, and words may go on in the next line; numbers may not.
-            wraps = at > 0 and head in worded
-            parts = " ".join((head, *texts)).split() if wraps else (head, *texts)
-            least = None if at == 0 else max(map(len, parts), default=1)
-            table.add_column(Text(head), justify=justify, no_wrap=not wraps, overflow="ellipsis", min_width=least)
+        least = self._least(cells)
+        name = max(NAME, width - GAP - 1 - sum(size + GAP for size in least[1:]))
+        for at, (head, justify, _) in enumerate(cells):
+            table.add_column(
+                Text(head), justify=justify, no_wrap=at == 0 or head not in self._worded, overflow="ellipsis",
+                min_width=None if at == 0 else least[at], max_width=name if at == 0 else None,
+            )  # fmt: skip
         for at in range(len(self.rows)):
             table.add_row(*(Text(texts[at]) for _, _, texts in cells), style=self._colour(at))
         return table
@@ -204,12 +206,31 @@ class Sheet:
         whole = self._columns(PICTURE, wide=True)
         if sum(map(_room, whole)) <= width:
             return whole
-        # Names may be cut to make room for pictures; numbers may not, and then the pictures go, and what can be spared.
+        # Names may be cut to make room for pictures; numbers may not, and then the pictures go. What can be spared goes
+        # before a name is cut.
+        spare = any(column.spare for column in self.columns)
         for size in (SMALL_PICTURE, 0):
             columns = self._columns(size)
-            if min(NAME + 3, _room(columns[0])) + sum(map(_room, columns[1:])) <= width:
+            name = _room(columns[0]) if spare else min(NAME + GAP, _room(columns[0]))
+            if name + sum(map(_room, columns[1:])) <= width:
                 return columns
-        return self._columns(0, spare=False)
+        bare = self._columns(0, spare=False)
+        if NAME + GAP + sum(size + GAP for size in self._least(bare)[1:]) < width:
+            return bare
+        return [column for at, column in enumerate(bare) if at == 0 or column[0] not in self._worded]
+
+    @property
+    def _worded(self) -> set[str]:
+        """Heads of columns of words."""
+        return {column.title for column in self.columns if column.kind == "text"}
+
+    def _least(self, columns: Sequence[Printed]) -> list[int]:
+        """Characters that each column needs: words may go on in the next line, numbers may not."""
+        parts = [
+            " ".join((head, *texts)).split() if at > 0 and head in self._worded else (head, *texts)
+            for at, (head, _, texts) in enumerate(columns)
+        ]
+        return [max(map(len, texts), default=1) for texts in parts]
 
     def _columns(self, size: int, *, wide: bool = False, spare: bool = True) -> list[Printed]:
         drawn: list[Printed] = []
@@ -231,7 +252,7 @@ class Sheet:
 def _room(column: Printed) -> int:
     """Characters that a column takes, with what is between it and the next."""
     head, _, texts = column
-    return max(map(len, (head, *texts))) + 3
+    return max(map(len, (head, *texts))) + GAP
 
 
 class Shown(ABC):
