@@ -122,7 +122,7 @@ HOSTILE = {
     "rows of another log": (P.set_index(np.arange(N) + 7), "7 of the 400 rows of the log are not among them"),
     "ids of another log": (P.set_index(VISITS.decision_id + "x"), "400 of the 400 rows of the log"),
     "an unknown choice": (np.append(VISITS.action[:-1], "pear"), "expected actions of the log.*such as 'pear'"),
-    "predicted rewards": (RNG.random(N), "predicted rewards are no policy"),
+    "predicted rewards": (RNG.random(N), "predicted rewards are not a policy"),
     "a class": (LogisticRegression, "is a LogisticRegression class"),
     "a regressor": (Ridge().fit(VISITS[["reward"]], VISITS.reward), "A regressor of rewards is an outcome model"),
     "untrained": (LogisticRegression(), "is the model trained"),
