@@ -34,13 +34,14 @@ from cael.experiments.shipping import listed, means_of, world_of
 from cael.policies.policy import Uniform, probabilities
 
 HERE = Path(__file__).resolve().parent
-TEST, SECONDS = 2000, 300
+TEST, SECONDS = 2000, 600
 TRIAL = "ACTG 175"
 CELLS = (
     "paper, k = 100", "paper, k = 500", "embedding-linear", "independent", "digits", "independent linear",
     "personalised", "personalised, tree", "A/B test", "heavy tails", "action features", TRIAL,
 )  # fmt: skip
 PEERS = ("obp", "econml", "vw")
+OURS = ("old policy", "cael.learn", "its policy, shipped or not")
 
 
 def world_log(name: str, seed: int) -> tuple[cael.LoggedData, dict[str, Any]]:
@@ -87,7 +88,7 @@ def by_cael(log: cael.LoggedData, truth: dict[str, Any], *, function: bool) -> l
     value = value_of(probabilities(learned.policy, truth["test"]), truth)
     old = value_of(truth["old"], truth)
     played = value if learned.ships else old
-    return [("cael.learn", played, seconds), ("its policy, shipped or not", value, seconds), ("old policy", old, 0.0)]
+    return list(zip(OURS, (old, played, value), (0.0, seconds, seconds), strict=True))
 
 
 def value_of(p: Any, truth: dict[str, Any]) -> float:
@@ -144,7 +145,8 @@ def page(rows: list[dict[str, Any]]) -> str:
     """Cells by learners: mean value with its Monte Carlo error, and how often cael is best or within 1% of it."""
     cells = [name for name in (*CELLS, *listed()) if any(row["cell"] == name for row in rows)]
     cells = list(dict.fromkeys(cells))
-    learners = list(dict.fromkeys(row["learner"] for row in rows if row["value"] is not None))
+    named = dict.fromkeys(row["learner"] for row in rows if row["value"] is not None)
+    learners = [*(name for name in OURS if name in named), *(name for name in named if name not in OURS)]
     lines = [f"| learner | {' | '.join(cells)} |", f"|---|{'---|' * len(cells)}"]
     for learner in learners:
         lines.append(f"| {learner} | {' | '.join(shown(rows, name, learner) for name in cells)} |")
@@ -177,7 +179,7 @@ def shown(rows: list[dict[str, Any]], cell: str, learner: str) -> str:
 def close(rows: list[dict[str, Any]], cell: str, learners: list[str]) -> bool:
     """Whether cael's gain over the old policy is at least 99% of the best peer's."""
     old, own = mean(values(rows, cell, "old policy")), mean(values(rows, cell, "cael.learn"))
-    peers = [name for name in learners if name not in ("old policy", "cael.learn", "its policy, shipped or not")]
+    peers = [name for name in learners if name not in OURS]
     best = max((mean(values(rows, cell, name)) for name in peers if values(rows, cell, name)), default=old)
     return own - old >= 0.99 * (best - old)
 
@@ -191,11 +193,13 @@ def main() -> None:
     parser.add_argument("--cells", nargs="*", default=CELLS)
     parser.add_argument("--peers", nargs="*", default=PEERS, choices=PEERS)
     parser.add_argument("--cache", type=Path, default=HERE / ".cache")
+    parser.add_argument("--out", type=Path, help="where the page goes; else it is printed")
     given = parser.parse_args()
     if given.what == "run":
         run(given)
     else:
-        print(page(read_lines(given.rows)), end="")
+        text = page(read_lines(given.rows))
+        print(text, end="") if given.out is None else given.out.write_text(text, "utf-8")
 
 
 if __name__ == "__main__":

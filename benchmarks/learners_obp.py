@@ -25,8 +25,7 @@ def centred(data):
 
 
 def direct(data, base):
-    features = data["features"] if data["features"].shape[1] else None
-    learner = QLearner(n_actions=int(data["n_actions"]), base_model=base, action_context=features)
+    learner = QLearner(n_actions=int(data["n_actions"]), base_model=base)
     learner.fit(context=data["contexts"], action=data["actions"], reward=data["rewards"], pscore=data["propensities"])
     return learner.predict(context=data["test"])[:, :, 0]
 

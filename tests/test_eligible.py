@@ -152,8 +152,36 @@ def test_other_forms_that_are_wrong_are_refused():
             cael.LoggedData(*columns, eligible=given_as, n_actions=2)
     with pytest.raises(cael.LogError, match="row 2 has 9"):
         Eligible.by_period([0, 0, 9], {0: [0, 1]}, 2)
+    with pytest.raises(cael.LogError, match=r"the period 1 has an empty list .*\(2 of 3 periods are wrong in this way"):
+        Eligible.by_period([0, 1], {0: [0], 1: [], 2: []}, 2)
+    with pytest.raises(cael.LogError, match=r"not one of the log's, such as 9 \(1 of 2 periods.*actions are 0 to 1\)"):
+        Eligible.by_period([0, 1], {0: [0], 1: [1, 9]}, 2)
     with pytest.raises(cael.LogError, match=r"the period 1 lists an eligible action twice"):
         Eligible.by_period([0, 1], {0: [0, 1], 1: [0, 0]}, 2)
+
+
+def test_masks_and_periods_without_the_logged_action_are_refused_with_counts_and_rows():
+    """In `LoggedData` and in a dictionary of obp alike."""
+    log, mask, _ = masked(30)
+    rows, other = np.array([4, 9]), (log.actions[[4, 9]] + 1) % K
+    without, empty = mask.copy(), mask.copy()
+    without[rows, other], without[rows, log.actions[rows]], empty[rows] = True, False, False
+    for wrong, what in [(without, "does not list the logged action as eligible"), (empty, "has an empty list")]:
+        for form in (wrong, lists_of(wrong)):
+            feedback = {
+                "action": log.actions,
+                "reward": log.rewards,
+                "pscore": log.propensities,
+                "context": log.contexts,
+            }
+            with pytest.raises(cael.LogError, match=rf"{what}.*\(2 such rows: 4, 9\)"):
+                cael.io.from_obp({**feedback, "eligible": form, "n_actions": K})
+            with pytest.raises(cael.LogError, match=rf"{what}.*\(2 such rows: 4, 9\)"):
+                cael.LoggedData(log.contexts, log.actions, log.rewards, eligible=form, n_actions=K)
+    periods = np.arange(3) // 2
+    with pytest.raises(cael.LogError, match=r"does not list the logged action as eligible.*row 2 has 1"):
+        sets = Eligible.by_period(periods, {0: [0, 1], 1: [0]}, 2)
+        cael.LoggedData(None, [0, 1, 1], np.zeros(3), eligible=sets, n_actions=2)
 
 
 def test_a_dictionary_of_obp_may_have_them():

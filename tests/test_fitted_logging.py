@@ -1,5 +1,8 @@
 """A log with the propensity of the logged action alone: the rest of the logging policy is fitted."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +12,7 @@ import cael
 from cael.engine.asking import Asking
 from cael.errors import NeedsError
 from cael.experiments.broken import rebuilt
+from cael.judging.judge import known_by_fit
 from cael.log.held import Held
 from cael.policies.fitted import fitted_logging, labels_of, with_logged
 from cael.policies.label_fit import Basis, Family, LabelModel, _Squares, basis_of
@@ -236,3 +240,27 @@ def test_cael_with_eligible_sets_is_that_of_the_known_policy():
     known, fit = (QUICK.estimate(log, CATALOGUE.target) for log in (whole, part))
     assert fit.value == pytest.approx(known.value, abs=0.3 * known.error)
     assert fit.diagnostics.logging_fit.error < 0.05
+
+
+def test_a_good_fit_knows_how_large_the_weights_can_be():
+    """As a known policy does: the check of hidden weights does not fall back on the tail of those that were seen."""
+    results = [cael.evaluate(log, WORLD.target, QUICK, headline=QUICK, learn=False) for log in (LOG, PART)]
+    known, part = ({check.name: check for check in result.verdict.checks} for result in results)
+    assert "expected" in known["tail_index"].sentence
+    assert "expected" in part["tail_index"].sentence
+    assert part["tail_index"].value == pytest.approx(known["tail_index"].value, rel=0.1)
+    best, limits = results[1].best, cael.Thresholds()
+    poor = replace(best.diagnostics, logging_fit=replace(best.diagnostics.logging_fit, error=0.2))
+    assert known_by_fit(SimpleNamespace(kish=best.n), best, limits) == best.n / best.diagnostics.pooled.second
+    assert known_by_fit(SimpleNamespace(kish=best.n), replace(best, diagnostics=poor), limits) is None
+
+
+def test_the_papers_embedding_takes_the_fitted_policy_and_allows_for_its_error():
+    pytest.importorskip("torch")
+    quick = cael.NetworkSettings(hidden=16), cael.Training(iterations=20, batch_size=64)
+    short = cael.CAELMIPS(network=quick[0], training=quick[1])
+    known, part = (short.estimate(log, WORLD.target) for log in (LOG, PART))
+    assert part.value == pytest.approx(known.value, abs=known.error)
+    assert part.diagnostics.logging_fit.error < 0.02
+    assert part.interval().width > known.interval().width
+    assert known.diagnostics.logging_fit is None

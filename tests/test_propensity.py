@@ -5,11 +5,19 @@ import pandas as pd
 import pytest
 
 import cael
+from cael.experiments.untold import WORLDS
+from cael.inference import reach
 from cael.policies.policy import probabilities
 
 
 def bare(log):
     return cael.LoggedData(log.contexts, log.actions, log.rewards, n_actions=log.n_actions)
+
+
+def with_estimate(log, **how):
+    """A log without propensities, with those that are estimated."""
+    logging = cael.estimate_logging(log, **how)
+    return cael.LoggedData(log.contexts, log.actions, log.rewards, logging=logging, n_actions=log.n_actions)
 
 
 def table_of(policy, log):
@@ -309,3 +317,65 @@ def test_agreement_is_no_doubt_where_propensities_are_estimated():
     checks = {check.name: check.status for check in verdict.checks}
     assert checks["disagreement"] == "pass"
     assert checks["mean_weight"] == "pass"
+
+
+def test_the_interval_allows_for_what_the_estimated_weights_moved():
+    log, _ = drawn(2000, 3, "linear")
+    estimated = with_estimate(log)
+    target = cael.Softmax(lambda x: x[:, :3])
+    for kind in (cael.SNDR, cael.DR):
+        estimate, model = kind().estimate(estimated, target), cael.DM().estimate(estimated, target)
+        moved, interval = estimate.diagnostics.moved, estimate.interval()
+        assert moved == pytest.approx(abs(estimate.value - model.value))
+        assert moved > 0
+        assert estimate.diagnostics.bias_bound == moved
+        assert interval.low < model.value < interval.high  # it holds what the reward model alone says
+        assert estimate.without_bias(0.95).width < interval.width
+    assert cael.SNIPS().estimate(estimated, target).diagnostics.moved is None
+    told = cael.LoggedData(log.contexts, log.actions, log.rewards, np.asarray(estimated.propensities), n_actions=3)
+    assert cael.SNDR().estimate(told, target).diagnostics.bias_bound is None  # the same numbers, if they were logged
+
+
+def test_words_of_the_allowance_name_the_propensities():
+    log, _ = drawn(2000, 3, "linear")
+    result = cael.evaluate(with_estimate(log), cael.Uniform(3), learn=False)
+    words = next(text for text in result.doubts("SNDR") if "allows for a bias" in text)
+    assert "the weights, whose propensities are estimated, moved the value by" in words
+    assert "it assumes that their error is no larger" in words
+
+
+def test_coverage_where_the_logging_policy_follows_what_both_models_miss():
+    """Without the allowance the lift is missed in most logs: the negative control."""
+    world, n = WORLDS["rewards, 5 actions"]
+    lift, plain, whole = world.value(world.target) - world.logged_value(), 0, 0
+    for seed in range(9300, 9312):
+        log = bare(world.sample(n, seed))
+        result = cael.evaluate(with_estimate(log, model="logistic"), world.target, learn=False)
+        interval, without = result.lift_interval, result.lift.without_bias(0.95)
+        whole += interval.low <= lift <= interval.high
+        plain += without.low <= lift <= without.high
+        assert result.verdict.level == "caution"
+    assert whole >= 11
+    assert plain <= 9
+
+
+def test_auto_trains_a_network_where_the_log_is_worth_little(world):
+    log = bare(world.sample(600, 5))
+    estimated = with_estimate(log)
+    quick = cael.Auto(enough=1e9, cael=cael.CAEL(growth=cael.Growth(steps=20, penalties=(1.5,))))
+    for estimator, names in ((quick, {"SNDR", "CAEL"}), (cael.Auto(learn=False), {"SNDR"})):
+        estimate = estimator.estimate(estimated, world.target)
+        assert {candidate.name.split("(")[0] for candidate in estimate.diagnostics.path[: len(names)]} == names
+        assert estimate.diagnostics.moved > 0
+        assert any("Auto left SNIPS out" in warning for warning in estimate.diagnostics.warnings)
+
+
+def test_cael_allows_for_it_and_is_not_capped_by_an_unbiased_end(world):
+    log = bare(world.sample(600, 5))
+    estimated = with_estimate(log)
+    quick = cael.CAEL(growth=cael.Growth(steps=20, penalties=(1.5,)))
+    estimate = quick.estimate(estimated, world.target)
+    assert estimate.unbiased == ()
+    assert estimate.diagnostics.bias_bound > estimate.diagnostics.moved > 0
+    words = reach.allowance(estimate.diagnostics.bias_bound, estimate.diagnostics.moved)
+    assert words.endswith(reach.ASSUMPTION.removeprefix("it assumes "))

@@ -174,6 +174,20 @@ def test_counts_of_actions_are_weighed():
         assert found["duplicates"] == "pass"
 
 
+@pytest.mark.parametrize("known", [{"logging": [0.5, 0.5]}, {"propensities": np.full(4000, 0.5)}])
+def test_an_action_that_always_earns_is_no_more_frequent(known):
+    """Nine of ten rows of one action are kept, and two of ten of the other; their weights tell."""
+    rng = np.random.default_rng(0)
+    actions = rng.integers(0, 2, 4000)
+    rewards = (rng.random(4000) < np.where(actions == 0, 0.9, 0.1)).astype(float)
+    rows = (rewards == 1) | (rng.random(4000) < 0.1)
+    given = {name: np.asarray(values)[rows] if name == "propensities" else values for name, values in known.items()}
+    for weights, as_stated in ((np.where(rewards == 1, 1.0, 10.0)[rows], True), (None, False)):
+        log = cael.LoggedData(None, actions[rows], rewards[rows], sampling_weights=weights, **given)
+        found = {check.name: check.status for check in cael.audit(log).checks}
+        assert (found["frequencies"] == "pass") == as_stated
+
+
 def test_totals_are_over_the_decisions_that_rows_stand_for():
     result = cael.evaluate(WORLD.log, WORLD.target, learn=False)
     stand = round(WORLD.log.sampling_weights.sum())
@@ -254,3 +268,64 @@ def test_a_guarantee_needs_rows_that_count_alike():
     assert cael.IPS().estimate(WORLD.alike, WORLD.target).interval(
         0.95, "betting", reward_range=(0, 1), max_weight=60
     ).width > 0  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["studentised", "bca"])
+def test_a_bootstrap_draws_rows_with_their_weights(method):
+    """Equal weights draw as none do; of others, an interval is about as long as the normal one."""
+    log = WORLD.alike
+    for estimator in (cael.SNIPS(), cael.SNDR(FIXED)):
+        same = estimator.estimate(weighted(log, np.full(len(log), 3.0)), WORLD.target)
+        none = estimator.estimate(weighted(log, None), WORLD.target)
+        a, b = (each.interval(0.95, method, resamples=200) for each in (same, none))
+        assert (a.low, a.high) == pytest.approx((b.low, b.high), rel=1e-6)
+        kept_ones = estimator.estimate(WORLD.log, WORLD.target)
+        wide = kept_ones.interval(0.95, method, resamples=2000).width
+        assert wide == pytest.approx(kept_ones.interval(0.95, "normal").width, rel=0.15)
+
+
+def test_rows_that_count_alike_have_the_mean_of_all():
+    """The sample for checks of single rows: what a log that kept every row would look like."""
+    world = kept(60_000, 5)
+    rows, mean = world.log.alike(), cael.LoggedMean().estimate(world.log, world.target)
+    assert rows.sampling_weights is None
+    assert len(rows) < len(world.log)
+    assert abs(rows.rewards.mean() - mean.value) < 4 * np.sqrt(mean.value / len(rows))
+    assert world.alike.alike() is world.alike
+
+
+def test_the_floor_of_an_error_knows_that_all_clicks_were_kept():
+    """By Kish's number of rows the error would be raised to more than twice what the rows show."""
+    mean = cael.LoggedMean().estimate(WORLD.log, WORLD.target)
+    assert mean.error < 1.02 * mean.stderr
+    raised = np.sqrt(mean.value * (1 - mean.value) / mean.diagnostics.effective_sample_size)
+    assert raised > 2 * mean.stderr
+
+
+def test_networks_learn_from_rows_as_often_as_they_count():
+    """The gradient of a row that counts three times is that of three such rows."""
+    from cael.embedding.arrays import NUMPY
+    from cael.embedding.exact.reward_network import gradients, start
+    from cael.embedding.stream import Stream
+
+    rng = np.random.default_rng(0)
+    p = start(Stream([1], NUMPY), 2, 8)
+    inputs = np.concatenate([rng.normal(size=(1, 5, 2)), np.ones((1, 5, 1))], axis=2).astype(np.float32)
+    r, often = rng.normal(size=(1, 5)).astype(np.float32), np.array([[3, 1, 2, 1, 1]], np.float32)
+    rows = np.repeat(np.arange(5), often[0].astype(int))
+    for one, other in zip(
+        gradients(p, inputs, r, 8, often), gradients(p, inputs[:, rows], r[:, rows], 8), strict=True
+    ):  # fmt: skip
+        assert one == pytest.approx(other, rel=1e-4, abs=1e-6)
+
+
+def test_ridge_and_its_error_count_rows_by_their_weights():
+    """With a fixed penalty, a weight of 2 is the row twice but for the penalty, which counts for half as much."""
+    log = WORLD.alike
+    often = np.random.default_rng(3).integers(1, 4, len(log))
+    rows = np.repeat(np.arange(len(log)), often)
+    model = cael.Ridge(alpha=1e-6, actions="onehot")
+    once = cael.DM(model, folds=1).estimate(weighted(log, often.astype(float), np.arange(len(log))), WORLD.target)
+    twice = cael.DM(model, folds=1).estimate(weighted(log, None, rows, rows), WORLD.target[rows])
+    assert once.value == pytest.approx(twice.value, rel=1e-6)
+    assert once.stderr == pytest.approx(twice.stderr, rel=1e-4)

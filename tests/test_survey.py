@@ -9,7 +9,8 @@ from scipy import stats
 import cael
 from cael.engine.asking import as_engine_log, ask
 from cael.engine.columns import Surprise
-from cael.judging.judge import likeliness, survey_of
+from cael.judging.judge import survey_of
+from cael.judging.likely import likeliness, moments_of, without_skew
 from cael.judging.survey import (
     action_matters,
     count_p_values,
@@ -22,6 +23,7 @@ from cael.judging.survey import (
     permuted,
     time_blocks,
 )
+from cael.policies.policy import probabilities
 
 
 def counted(log, policy=None):
@@ -85,6 +87,33 @@ def test_scores_average_zero_under_the_logging_policy_and_not_under_another():
     assert np.mean(np.array(moved) < 0.001) > 0.95
     only = cael.LoggedData(log.contexts, log.actions, log.rewards, log.propensities)
     assert likeliness(counted(only)) is None
+
+
+def test_few_rows_of_a_careful_policy_are_not_unlikely():
+    """Epsilon-greedy with 5%: one log of 50 rows in ten explores nowhere, which the rows alone take for impossible."""
+    rng, p = np.random.default_rng(3), np.append(0.955, np.full(9, 0.005))
+    sound = [cael.LoggedData(None, rng.choice(10, 50, p=p), rng.random(50), logging=p) for _ in range(150)]
+    assert sum(len(np.unique(log.actions)) == 1 for log in sound) > 5
+    assert min(likeliness(counted(log))[1] for log in sound) > 0.01
+    other = cael.LoggedData(None, rng.integers(0, 10, 50), rng.random(50), logging=p)
+    assert likeliness(counted(other))[1] < 1e-6
+
+
+def test_moments_of_surprises_are_those_of_many_draws(log):
+    answer = counted(log)
+    p = np.concatenate([probabilities(log.logging, batch) for batch in log.batches(width=log.n_actions)])
+    score = np.log(p) + stats.entropy(p, axis=1)[:, None]
+    popular = np.log((p.sum(axis=0) + 1 / log.n_actions) / (len(log) + 1))
+    rest = score - popular + (p @ popular)[:, None]
+    expected = [[(p * each**power).sum(axis=1).mean() for power in (2, 3)] for each in (score, rest)]
+    np.testing.assert_allclose(moments_of(answer), expected, rtol=1e-9)
+
+
+def test_a_skewed_quantile_is_taken_for_a_nearer_normal_one():
+    assert without_skew(3.0, 0.0) == 3.0
+    f = without_skew(3.0, 0.6)
+    assert f + 0.6 * (f**2 - 1) / 6 == pytest.approx(3.0) and f < 3.0
+    assert without_skew(0.5, 0.6) == 0.5
 
 
 def test_clusters_widen_what_counts_may_vary_by(log):

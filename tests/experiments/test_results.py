@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import cael
-from cael.experiments import claim_rules, claims, compact, figures, registry, trial
+from cael.experiments import claim_rules, claims, compact, figures, latex, registry, trial
 from cael.experiments.claim_rules import RULES, wilson
 from cael.experiments.claims import FAILS, HOLDS, NOT_RUN, OPEN, READINGS, Claim, judge, load_claims, untested
 from cael.experiments.spec import NAMES, load, parse
@@ -255,7 +255,7 @@ def drawn(errors, size):
 def test_every_claim_can_be_told_under_every_reading():
     """On rows with large differences, some sign of each claim is decided: none is open whatever the rows say."""
     found = load_claims()
-    assert len({claim.id for claim in found}) == len(found) == 70 and set(EXTENDED) <= set(NAMES)
+    assert len({claim.id for claim in found}) == len(found) == 72 and set(EXTENDED) <= set(NAMES)
     rng = np.random.default_rng(0)
     scale, told = {}, {}
     for turn in range(4):
@@ -381,6 +381,15 @@ def test_compact_rows_keep_failures(tmp_path):
     compact.write(table, tmp_path / "t.csv.gz")
     again = compact.read(spec, tmp_path / "t.csv.gz")
     assert again[1]["error"] == "InputError: no, really" and "value" not in again[1]
+
+
+def test_tables_for_latex():
+    text = latex.accuracy(PLAIN, lines_of(PLAIN))
+    rows = text.splitlines()
+    assert rows[0] == r"\begin{tabular}{llrrr}" and rows[2].startswith(r"n\_actions & estimator & bias")
+    assert len(rows) == 8 + 6 and all(row.endswith(r"\\") for row in rows[4:-2]) and "DM & $2 \\pm 0.02$" in text
+    verdicts = [(judge(claim, {}), judge(claim, {}, "offset")) for claim in load_claims()[:3]]
+    assert latex.verdicts(verdicts, ["a", "b"]).count("not run yet") == 6
 
 
 def test_tables_as_text_and_csv():

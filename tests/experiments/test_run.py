@@ -235,6 +235,22 @@ def test_reproduce_leaves_all_files_and_tells(small, tmp_path, capsys):
 
 
 @pytest.mark.long
+def test_a_figure_of_the_paper_by_its_name_with_some_estimators(tmp_path, capsys):
+    """The command and `cael.paper.reproduce` run the same trials; the second finds the rows of the first."""
+    from cael.experiments.command import Extent, Machine
+    from cael.experiments.command import reproduce as command
+
+    command("figure-1", out=tmp_path, extent=Extent(runs=3, estimators=("IPS", "LoggedMean")), machine=Machine(jobs=1))
+    text = capsys.readouterr().out
+    assert "IPS" in text and "CAELMIPS" not in text and "figure-1.pdf" in text
+    assert {path.name for path in tmp_path.glob("figure-1.*")} == {"figure-1.svg", "figure-1.png", "figure-1.pdf"}
+    before = (tmp_path / "bias-variance-mse" / "trials.jsonl").read_text()
+    found = cael.paper.reproduce("figure-1", out=tmp_path, estimators=["IPS", "LoggedMean"], runs=3)
+    assert list(found) == ["bias-variance-mse"] and found["bias-variance-mse"].table.spec.runs == 3
+    assert (tmp_path / "bias-variance-mse" / "trials.jsonl").read_text() == before
+
+
+@pytest.mark.long
 def test_the_module_runs_without_the_command_line_package(small, tmp_path):
     """`python -m cael.experiments.run` needs neither cyclopts nor rich."""
     code = (

@@ -1,5 +1,8 @@
 """Specs are data: those that ship are complete, and a wrong one is refused in words."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 import cael
@@ -125,3 +128,10 @@ def test_a_figure_stands_for_its_experiments():
     assert set(EXTENDED) <= set(NAMES) and set(BASE) | set(CAUSES) == set(NAMES)
     added = {name for name in BASE if load(name, extended=True).estimators != load(name).estimators}
     assert added | set(CAUSES) == set(EXTENDED)
+
+
+def test_the_page_lists_every_experiment_with_its_runs():
+    text = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text("utf-8")
+    rows = re.findall(r"^\| `([\w-]+)` \|[^|]*\| (\d+) \| ([^|]*)\|$", text, re.MULTILINE)
+    assert {name: int(runs) for name, runs, _ in rows} == {name: load(name).runs for name in NAMES}
+    assert all(where.strip().startswith(load(name).paper.partition(" (")[0]) for name, _, where in rows)

@@ -26,7 +26,10 @@ import importlib, os, signal, sys, time
 
 def rest():
     print("paused", file=sys.__stderr__, flush=True)
-    time.sleep(120)
+    for _ in range(1200):
+        if os.path.exists("go"):
+            return
+        time.sleep(0.1)
 
 def pausing(place):
     module, name = place.split(":")
@@ -77,6 +80,16 @@ class Command:
     done: str
     out: str
     dask: tuple[str, ...] = ("--n-actions", "3")
+
+    def on_dask(self) -> list[str]:
+        """The command as it runs on a cluster: `learn` cannot write its decisions on a log in files."""
+        words = [word.replace("choice:best,epsilon=0.5", "python:slowly:policy") for word in self.line()]
+        return [*(words if "--decisions" not in words else self.without(words, "--decisions")), *self.dask]
+
+    @staticmethod
+    def without(words: list[str], option: str) -> list[str]:
+        at = words.index(option)
+        return words[:at] + words[at + 2 :]
 
     def line(self, *more: str) -> list[str]:
         return [*self.words, "--out", self.out, *more]
@@ -169,9 +182,10 @@ def leftovers(folder: Path) -> list[str]:
 
 def parts(folder: Path, count: int = 8) -> None:
     """The log in several files, for tasks on a cluster; and a policy that takes its time."""
-    (folder / "log.parquet").unlink()
-    (folder / "log.parquet").mkdir()
-    table = pa.table(columns())
-    for at in range(count):
-        pq.write_table(table.slice(at * 8, 8), folder / "log.parquet" / f"{at:02}.parquet")
+    for name, table in (("log.parquet", pa.table(columns())), ("learn.parquet", pa.table(learnable()))):
+        (folder / name).unlink()
+        (folder / name).mkdir()
+        rows = -(-len(table) // count)
+        for at in range(count):
+            pq.write_table(table.slice(at * rows, rows), folder / name / f"{at:02}.parquet")
     (folder / "slowly.py").write_text(POLICY)

@@ -19,10 +19,16 @@ import sys
 import tempfile
 import time
 import traceback
+import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from cael.io.lakes import newest_metadata
+from cael.learning.saved import digest
+from tests.hostile.faults import learnable
+from tests.hostile.files_of_policies import learned
 from tests.io.dsjson import coffee
 
 ROWS = 40
@@ -43,6 +49,11 @@ kind = "choice"
 column = "best"
 epsilon = 0.5
 """
+LAKES = {"delta.json": ("delta", "_delta_log/*0.json"), "iceberg.json": ("ice/n/log", "metadata/*1-*.metadata.json")}
+"""Folders of tables, and the file in them that is damaged."""
+BESIDE = ("policy.csv", "actions.csv", "eligible.csv", "tree.json", "ridge.json", *LAKES)
+VALUES = (None, -1, 0, 1.5, 1e308, float("nan"), 10**20, 2**31, "x", "", "\x1b[31m\u202e", True, [], {}, [1, "x"],
+          "9" * 30, "s3://b/x", "../x", "file:///etc/passwd")  # fmt: skip
 TOKENS = (
     b"-1", b"0", b"1e400", b"nan", b"[[", b"]", b'"', b"\x00", b"\xff\xfe", b"\n", b",", b"null",
     b"99999999999999999999", b"=", b"{", b"'", b"true", b"\r", b"\x1b[31m", b"\xe2\x80\xae",
@@ -83,7 +94,36 @@ def good(folder: Path) -> dict[str, Path]:
     paths["jsonl"].write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
     paths["jsonl.gz"].write_bytes(gzip.compress(paths["jsonl"].read_bytes(), mtime=0))
     paths["dsjson"] = coffee(ROWS).write(folder / "good.dsjson")
-    return paths
+    return paths | beside(folder, table)
+
+
+def beside(folder: Path, table: Any) -> dict[str, Path]:
+    """What is read beside a log: policies, actions, eligible actions; and what describes Delta and Iceberg tables."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    paths = {kind: folder / f"good.{kind}" for kind in BESIDE}
+    rows = [f"d{row},{action},{p}" for row in range(ROWS) for action, p in enumerate((0.2, 0.3, 0.5))]
+    paths["policy.csv"].write_text("\n".join(["decision_id,action,probability", *rows, ""]))
+    paths["actions.csv"].write_text("action,size,name\n0,1.5,a\n1,2.5,b\n2,0.5,c\n")
+    paths["eligible.csv"].write_text("action,period\n" + "".join(f"{a},{c}\n" for a in range(3) for c in "ab"))
+    pq.write_table(pa.table(learnable()), folder / "learn.parquet")
+    for kind in ("tree", "ridge"):
+        paths[f"{kind}.json"].write_text(learned(kind))
+    with contextlib.suppress(ImportError):
+        import deltalake
+
+        deltalake.write_deltalake(str(folder / "delta"), table.drop(["country"]))
+        shutil.copy(next((folder / "delta").glob(LAKES["delta.json"][1])), paths["delta.json"])
+    with contextlib.suppress(ImportError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from pyiceberg.catalog.memory import InMemoryCatalog
+
+        catalog = InMemoryCatalog("c", warehouse=(folder / "ice").as_uri())
+        catalog.create_namespace("n")
+        catalog.create_table("n.log", schema=table.drop(["country"]).schema).append(table.drop(["country"]))
+        shutil.copy(newest_metadata(folder / "ice" / "n" / "log"), paths["iceberg.json"])
+    return {kind: path for kind, path in paths.items() if path.exists()}
 
 
 def damaged(content: bytes, rng: np.random.Generator) -> bytes:
@@ -106,6 +146,37 @@ def damaged(content: bytes, rng: np.random.Generator) -> bytes:
     return bytes(data[: int(rng.integers(1, len(data) + 1))] if rng.random() < 0.05 else data)
 
 
+def mutated(content: bytes, rng: np.random.Generator) -> bytes:
+    """JSON lines of which one has a value, anywhere in it, changed; a learned policy is signed anew."""
+    lines = content.splitlines()
+    at = int(rng.integers(len(lines)))
+    document = json.loads(lines[at])
+    for _ in range(int(rng.integers(1, 3))):
+        part: Any = document
+        while True:
+            key = list(part)[int(rng.integers(len(part)))] if isinstance(part, dict) else int(rng.integers(len(part)))
+            if not isinstance(part[key], dict | list) or not part[key] or rng.random() < 0.2:
+                break
+            part = part[key]
+        change = int(rng.integers(len(VALUES) + 1))
+        if change == len(VALUES):
+            del part[key]
+        else:
+            part[key] = VALUES[change]
+        if not document:
+            break
+    if isinstance(document, dict) and "sha256" in document:
+        document["sha256"] = digest(document.get("policy"))
+    lines[at] = json.dumps(document).encode()
+    return b"\n".join(lines)
+
+
+def changed(kind: str, content: bytes, rng: np.random.Generator) -> bytes:
+    """The content of a file with damage: of its bytes, or of what they say."""
+    share = {".json": 0.9, "jsonl": 0.5, "sjson": 0.5}.get(kind[-5:], 0.0)
+    return mutated(content, rng) if rng.random() < share else damaged(content, rng)
+
+
 POLICIES = ("topk:top+chance,rest=uniform", "dense:pi", "choice:best")
 
 
@@ -120,11 +191,30 @@ def arguments(kind: str, path: Path, log: Path, rng: np.random.Generator) -> lis
             else []
         )
         return ["evaluate", str(path), "--policy", "topk:a+p", *more, "--no-learn", "--format", "json"]
+    if kind in BESIDE:
+        return [*beside_log(kind, path, log), "--no-learn", "--format", "json"]
     policy = ["--policy", POLICIES[int(rng.integers(3))]] if kind != "npz" else []
     more = ["--segment", "country"] if kind != "npz" and rng.random() < 0.3 else []
     if kind not in ("npz", "toml") and rng.random() < 0.4:  # streamed
         more += ["--n-actions", "3", "--predictions", "x+x"]
     return ["evaluate", str(path), *policy, *more, "--no-learn", "--format", "json"]
+
+
+def beside_log(kind: str, path: Path, log: Path) -> list[str]:
+    """A command that reads the file beside its log, or a table that it describes."""
+    if kind in LAKES:
+        return ["evaluate", str(table_of(path.parent, kind)), "--policy", POLICIES[1]]
+    if kind in ("tree.json", "ridge.json"):
+        return ["evaluate", str(path.parent / "learn.parquet"), "--policy", f"learned:{path}"]
+    more = {
+        "policy.csv": ["--policy", f"table:{path}"], "actions.csv": ["--policy", POLICIES[0], "--actions", str(path)],
+        "eligible.csv": ["--policy", POLICIES[2] + ",epsilon=0.5", "--eligible", str(path), "--period", "country"],
+    }  # fmt: skip
+    return ["evaluate", str(log), *more[kind]]
+
+
+def table_of(folder: Path, kind: str) -> Path:
+    return folder / LAKES[kind][0]
 
 
 def once(words: list[str]) -> str:
@@ -150,7 +240,6 @@ def once(words: list[str]) -> str:
 def child(folder: Path, keep: Path, kind: str, first: int, last: int) -> None:
     """Read the damaged files of these seeds; the number of the last one started is in a file."""
     import resource
-    import warnings
 
     warnings.simplefilter("ignore")
     np.seterr(all="ignore")
@@ -160,7 +249,10 @@ def child(folder: Path, keep: Path, kind: str, first: int, last: int) -> None:
     path = folder / f"damaged.{kind}"
     for seed in range(first, last):
         rng = np.random.default_rng([seed, sum(kind.encode())])
-        path.write_bytes(damaged(original.read_bytes(), rng))
+        content = changed(kind, original.read_bytes(), rng)
+        path.write_bytes(content)
+        if kind in LAKES:
+            next(table_of(folder, kind).glob(LAKES[kind][1])).write_bytes(content)
         (folder / "seed").write_text(str(seed))
         wrong = once(arguments(kind, path, folder / "good.parquet", rng))
         if wrong:
@@ -173,7 +265,7 @@ def save(keep: Path, path: Path, kind: str, seed: int, what: str) -> None:
     (keep / f"{seed}.{kind}.txt").write_text(what)
 
 
-def fuzz(seconds: float, keep: Path, first: int, kinds: list[str], batch: int = 200) -> tuple[int, int]:
+def fuzz(seconds: float, keep: Path, first: int, kinds: list[str], batch: int = 50) -> tuple[int, int]:
     """(files read, findings) within so many seconds."""
     ends, read, before = time.monotonic() + seconds, 0, set(keep.glob("*.txt"))
     with tempfile.TemporaryDirectory(prefix="cael-fuzz-") as name:

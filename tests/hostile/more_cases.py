@@ -45,7 +45,7 @@ TEXTS: dict[str, tuple[Callable[[str], str | bytes], tuple[int, ...], str]] = {
     "one row": (lambda t: "\n".join(t.splitlines()[:2]), REFUSED, "the log has one row"),
     "no header": (lambda t: t.partition("\n")[2], REFUSED, "no column for the action|two columns named"),
     "a header twice": (lambda t: t + t.splitlines()[0] + "\n", REFUSED, "'reward' is not a number, such as 'reward'"),
-    "semicolons": (lambda t: t.replace(",", ";"), REFUSED, "no column for the action"),
+    "semicolons": (lambda t: t.replace(",", ";"), ANSWER, ""),
     "tabs": (lambda t: t.replace(",", "\t"), REFUSED, "no column for the action"),
     "a name twice": (lambda t: t.replace("x_0", "reward", 1), REFUSED, "two columns named 'reward'"),
     "names with spaces": (lambda t: t.replace(",", ", ", 5), REFUSED, "no column for the reward"),
@@ -105,6 +105,10 @@ def labels() -> dict[str, Case]:
                 lambda f, told=told, make=make, role=role: make(f, **{role: told}, pi=...), REFUSED,
                 f"'{role}' has a label that ends in the character NUL", policy="uniform",
             )  # fmt: skip
+    cases["segment: a label that says it is missing"] = of(
+        lambda f: parquet(f, segment=["(missing)" if at % 2 else None for at in range(N)]), REFUSED,
+        "'segment' has the label '\\(missing\\)'", policy="uniform",
+    )  # fmt: skip
     return cases
 
 

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from cael.cli import main
@@ -18,6 +20,7 @@ from tests.hostile.faults import (
     ANSWER,
     COMMANDS,
     content,
+    learnable,
     leftovers,
     parts,
     prepare,
@@ -161,6 +164,24 @@ def test_two_writers_of_one_place_leave_one_whole_result(name, tmp_path, right):
     assert content(folder) == right[name]
 
 
+def test_two_commands_that_watch_lose_no_rows(tmp_path):
+    """The second is refused while the first reads, adds and writes; what is there afterwards is whole."""
+    folder = prepare(tmp_path / "x")
+    code, _, err = run([*COMMANDS["learn"].line(), "--watch", "out/watch.json"], folder)
+    assert code in ANSWER, err
+    pq.write_table(pa.table(learnable(300)), folder / "new.parquet")
+    words = ["watch", "new.parquet", "out/watch.json"]
+    first = start(words, folder, PAUSE="cael.learning.watching:read_watch")
+    until_paused(first)
+    one_line(*run(words, folder), "another process is writing to", "out")
+    first.kill()
+    first.communicate()
+    assert leftovers(folder) == []
+    code, _, err = run(words, folder)
+    assert code in ANSWER, err
+    one_line(*run(words, folder), "was watched already")
+
+
 def unlinked(path):
     path.unlink()
 
@@ -182,7 +203,6 @@ def a_folder(path):
 
 
 def arrow(folder):
-    import pyarrow as pa
 
     table = pa.table(columns(pi=...))
     with pa.ipc.new_file(str(folder / "log.arrow"), table.schema) as writer:
@@ -254,14 +274,14 @@ def cluster(tmp_path):
             process.wait()
 
 
-def slow_words(name):
-    """The command with a policy that takes its time."""
-    words = [word.replace("choice:best,epsilon=0.5", "python:slowly:policy") for word in COMMANDS[name].line()]
-    return [*words, *COMMANDS[name].dask]
-
-
 def on_cluster(name, folder, address):
-    process = start([*slow_words(name), "--dask", address], folder)
+    """The command, stopped or busy where the cluster is needed once more."""
+    words = [*COMMANDS[name].on_dask(), "--dask", address]
+    if name == "learn":  # most of its time it learns from a sample, here
+        process = start(words, folder, PAUSE=COMMANDS[name].work)
+        until_paused(process)
+        return process
+    process = start(words, folder)
     rows = folder / "out" / "small" / "trials.jsonl"
     if name == "reproduce":
         wait_for(lambda: rows.exists() and rows.read_bytes().count(b"\n") > 8)
@@ -284,6 +304,7 @@ def test_a_scheduler_that_is_lost_is_one_line(name, cluster):
     folder, address, processes = cluster
     command = on_cluster(name, folder, address)
     processes[0].kill()
+    (folder / "go").touch()
     out, err = command.communicate(timeout=90)
     progress = [line for line in err.splitlines() if "trials" not in line or line.startswith("error")]
     one_line(command.returncode, out, "\n".join(progress), "Dask scheduler")
@@ -298,6 +319,7 @@ def test_a_worker_that_is_lost_changes_nothing(name, cluster):
     folder, address, processes = cluster
     command = on_cluster(name, folder, address)
     processes[1].kill()
+    (folder / "go").touch()
     _, err = command.communicate(timeout=120)
     assert command.returncode in ANSWER, err
     there = content(folder)
@@ -307,7 +329,7 @@ def test_a_worker_that_is_lost_changes_nothing(name, cluster):
         parts(here)
     else:  # a page says what kind of log it is about, and the workers have the files
         here, again = folder, ["--dask", address]
-    code, _, err = run([*slow_words(name), *again], here)
+    code, _, err = run([*COMMANDS[name].on_dask(), *again], here)
     assert code in ANSWER, err
     assert content(here) == there
 

@@ -14,6 +14,7 @@ import pytest
 import cael
 from cael.cli import main
 from cael.io import cells as io_cells
+from cael.io import csv_files
 from cael.io.kinds import without
 from cael.log.keys import distinct_keys, label_array, label_keys
 from tests.hostile.cases import N, columns, one, parquet, text
@@ -196,6 +197,12 @@ def test_text_with_underscores_and_times_are_no_numbers(tmp_path):
         cael.read(text(tmp_path, **one("reward", "1_0")))
     with pytest.raises(cael.LogError, match="rewards must be numbers; got datetime64"):
         cael.LoggedData(None, [0, 1], np.array(["2026-01-01", "2026-01-02"], "M8[D]"), [0.5, 0.5])
+
+
+def test_blocks_of_text_without_rows_are_left_where_they_are():
+    """A large file ended in a traceback: Arrow leaves such blocks out of its answer."""
+    blocks = pa.chunked_array([[], ["17", "NA", "a"], [], ["18"], []], pa.string())
+    assert csv_files._present(blocks).to_pylist() == ["17", None, "a", "18"]
 
 
 FOOTERS = """

@@ -24,8 +24,8 @@ def delta(tmp_path: Path) -> Path:
     """300 rows, of which those of day 1 and one version were deleted: 200 are left."""
     deltalake = pytest.importorskip("deltalake")
     folder = tmp_path / "delta"
-    deltalake.write_deltalake(str(folder), TABLE.slice(0, 30))
-    deltalake.write_deltalake(str(folder), TABLE, mode="overwrite", partition_by=["x_day"], schema_mode="overwrite")
+    deltalake.write_deltalake(str(folder), TABLE.slice(0, 30), partition_by=["x_day"])
+    deltalake.write_deltalake(str(folder), TABLE, mode="overwrite")
     deltalake.DeltaTable(str(folder)).delete("x_day = 1")
     return folder
 
@@ -87,7 +87,7 @@ def test_deletion_vectors_are_refused(delta: Path) -> None:
     import deltalake
 
     deltalake.DeltaTable(str(delta)).alter.set_table_properties({"delta.enableDeletionVectors": "true"})
-    with pytest.raises(InputError, match=r"deletionVectors.*PURGE"):
+    with pytest.raises(InputError, match=r"eletionVectors.*PURGE"):
         cael.read(delta)
 
 

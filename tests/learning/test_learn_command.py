@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import cael
 from cael.cli import main
 from cael.cli.schema import schema_of
+from cael.datasets import examples
 from cael.policies.policy import probabilities
 
 
@@ -61,3 +63,20 @@ def test_a_second_goal_and_an_unknown_guardrail_are_refused(capsys):
     assert "learn maximises one reward" in capsys.readouterr().err
     assert called("--guardrail", "nowhere:min:+5%") == 1
     assert "nowhere" in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_ineligible_actions_are_never_advised_and_no_more_actions_than_may(tmp_path, capsys):
+    (path,) = examples.make("recommender", tmp_path, 0)
+    decisions = tmp_path / "decisions.csv"
+    with pytest.raises(SystemExit) as stop:
+        main(
+            ["learn", str(path), "--candidates", "best_arm", "linear", "--max-actions", "5", "--decisions",
+             str(decisions)]
+        )  # fmt: skip
+    assert not stop.value.code
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    advised = [row["action"] for row in csv.DictReader(decisions.read_text().splitlines())]
+    assert all(action in row["eligible"] for action, row in zip(advised, rows, strict=True))
+    assert len(set(advised)) <= 5
+    assert capsys.readouterr().out

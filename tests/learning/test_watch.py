@@ -13,6 +13,7 @@ from cael.cli import main
 from cael.cli.schema import schema_of
 from cael.errors import LogError, NeedsError, PolicyError
 from cael.inference.intervals import quantile
+from cael.learning.saved import digest
 from cael.learning.sequences import width
 from cael.worlds import MixedWorld, Play
 
@@ -109,6 +110,15 @@ def test_a_file_goes_on_where_it_was(tmp_path, world, learned):
     again = cael.read_watch(path)
     new = world.sample(700, 63)
     assert again.more(new).to_json() == learned.watch().more(new).to_json()
+    document = json.loads(path.read_text())
+    for change, match in (({"level": "high"}, "numbers"), ({"sums": {"n": 1, "m": 2}}, "can be used")):
+        entry = {**document["watch"], **change}
+        path.write_text(json.dumps({**document, "watch": entry, "sha256": digest(entry)}))
+        with pytest.raises(PolicyError, match=match):
+            cael.read_watch(path)
+    path.write_text(json.dumps({**document, "watch": {**document["watch"], "level": 0.6}}))
+    with pytest.raises(PolicyError, match="was changed after it was saved"):
+        cael.read_watch(path)
     path.write_text(json.dumps({"format": "cael.policy/1"}))
     with pytest.raises(PolicyError, match=r"cael.watch/1"):
         cael.read_watch(path)

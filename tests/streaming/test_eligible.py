@@ -226,6 +226,20 @@ def test_a_target_that_plays_other_actions_is_refused_with_its_place(tmp_path):
     assert cael.evaluate(scanned, cael.AmongEligible(np.full(12, 1 / 12)), learn=False)["IPS"].value >= 0
 
 
+def test_a_table_of_scores_takes_the_best_eligible_action(tmp_path):
+    log = WORLD.sample(100, 0)
+    where = write(tmp_path / "log", table_of(log), [20], 15)
+    given_as = {"actions": pa.table({"action": LABELS}), "columns": {**ROLES, "eligible": "available"}}
+    scores = np.arange(12.0) % 5
+    pyarrow.parquet.write_table(pa.table({"action": LABELS[::-1], "score": scores[::-1]}), tmp_path / "scores.parquet")
+    for epsilon in (0.0, 0.2):
+        text = f"greedy:{tmp_path}/scores.parquet,epsilon={epsilon}"
+        policy = cael.EpsilonGreedy(scores, epsilon)
+        expected = cael.SNIPS().estimate(cael.read(where, **given_as), policy).value
+        for log_read in (cael.read(where, **given_as), cael.scan(where, **given_as)):
+            assert np.isclose(cael.evaluate(log_read, text, learn=False)["SNIPS"].value, expected)
+
+
 def test_choices_explore_among_eligible_actions(tmp_path):
     log = WORLD.sample(100, 0)
     table = table_of(log)

@@ -106,3 +106,15 @@ def test_cael_and_the_logging_policy_as_a_target(tmp_path):
     found = cael.evaluate(there, "logging", [quick, cael.SNIPS()], learn=False)
     assert found["SNIPS"].value == pytest.approx(found["LoggedMean"].value, abs=1e-12)
     assert found[quick.name].value == pytest.approx(found["LoggedMean"].value, abs=4 * found["LoggedMean"].stderr)
+
+
+def test_auto_allows_for_the_same_error_in_memory_and_in_files(tmp_path):
+    there, _, _ = scanned(tmp_path)
+    auto = cael.Auto(cael=cael.CAEL(growth=cael.Growth(steps=20, penalties=(1.5,))))
+    one, two = (auto.estimate(log, "dense:pi") for log in (in_memory(tmp_path).log, there))
+    assert {candidate.name.split("(")[0] for candidate in two.diagnostics.path[:2]} == {"SNDR", "CAEL"}
+    for name in ("value", "error"):
+        assert getattr(two, name) == pytest.approx(getattr(one, name), rel=1e-6)
+    assert two.diagnostics.moved == pytest.approx(one.diagnostics.moved, rel=1e-6)
+    assert two.diagnostics.moved > 0
+    assert two.interval().width > two.without_bias(0.95).width

@@ -157,11 +157,15 @@ def watch(
     gate
         Exit with 4 if the policy is not to be shipped yet.
     """
+    from cael.common.whole import only_writer
     from cael.learning.watching import read_watch
 
     table = read_log(log, columns, reading or Reading())
-    grown = read_watch(state, table.log).more(table.log)
-    grown.save(state)
+    if not state.is_file():
+        raise InputError(f"there is no file {state} with a watch: cael learn --watch writes one.")
+    with only_writer(state.parent):  # or the rows of one of two commands would be lost
+        grown = read_watch(state, table.log).more(table.log)
+        grown.save(state)
     show(grown, format, kind="watch", facts=facts_in_memory(table))
     return KEPT if gate and not grown.ships else OK
 

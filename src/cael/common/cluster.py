@@ -29,7 +29,7 @@ def connected(client: Any) -> Iterator[Any]:
         try:
             opened = Client(client, timeout=CONNECT)
         except (OSError, TimeoutError, ValueError) as error:
-            raise InputError(f"there is no Dask scheduler at {client}: {error}.") from None
+            raise InputError(f"there is no Dask scheduler at {client}, or it is gone.") from error
         with opened:
             yield opened
 

@@ -27,9 +27,7 @@ from cael.log.held import Held
 from cael.policies.expectations import second_moments, unsupported
 
 SPARED = "Auto trained no network: the log alone has enough rows for this policy, so that there is little to gain."
-ESTIMATED = (
-    "Auto trained no network: the propensities are estimated, and the interval of CAEL does not allow for their error."
-)
+ESTIMATED = "Auto left SNIPS out: the propensities are estimated, and its interval does not allow for their error."
 
 
 @final
@@ -43,8 +41,9 @@ class Auto(Estimator):
     not allow is left out, and a warning says so.
 
     learn: False leaves CAEL out, which takes seconds to train. enough: CAEL is not trained for a target to whose
-    importance weights the log is worth so many rows (n / E w^2, from the first rows): there it has little to gain. Nor
-    is it where the propensities are estimated, since its interval does not allow for their error.
+    importance weights the log is worth so many rows (n / E w^2, from the first rows): there it has little to gain.
+    Where the propensities are estimated, CAEL is always trained, as less hangs on them the more the reward model
+    knows; and SNIPS is left out, whose interval does not allow for their error.
     cael: its settings. seed: of all of them.
 
     >>> import cael
@@ -66,7 +65,8 @@ class Auto(Estimator):
         left_out: list[str] = []
         rows = asking.log.rows or asking.sample(self.cael.growth.rows, self.seed).of
         spared = self.spared(asking, target, rows) if self.learn else None
-        for candidate in self.candidates(learn=self.learn and spared is None):
+        left_out += [ESTIMATED] if doubtful(asking, target) else []
+        for candidate in self.candidates(learn=self.learn and spared is None, plain=not left_out):
             try:
                 parts.append(candidate.part(asking, target))
             except CaelError as error:
@@ -89,15 +89,16 @@ class Auto(Estimator):
         ]
 
     def spared(self, asking: Asking, target: int, rows: int) -> str | None:
-        """Why no network is trained; None where one is."""
+        """Why no network is trained; None where one is. Estimated propensities want the best reward model there is: the
+        less it misses, the less hangs on them."""
         if asking.log.estimates_logging:
-            return ESTIMATED
+            return None
         return SPARED if worth(asking, target, rows) >= self.enough else None
 
-    def candidates(self, *, learn: bool) -> list[Estimator]:
-        """The estimators that it chooses from."""
+    def candidates(self, *, learn: bool, plain: bool = True) -> list[Estimator]:
+        """The estimators that it chooses from. plain: SNIPS among them."""
         learned = [replace(self.cael, seed=self.seed)] if learn else []
-        return [SNIPS(), SNDR(seed=self.seed), *learned]
+        return [*([SNIPS()] if plain else []), SNDR(seed=self.seed), *learned]
 
     def chosen(self, estimates: list[Estimate], errors: list[float], left_out: list[str]) -> Estimate:
         """The one of these with the least squared error, with the warnings that say what was left out."""
@@ -122,6 +123,11 @@ def unbiased_among(winner: Estimate, estimates: Sequence[Estimate]) -> tuple[Est
         return ()
     others = [estimate for estimate in estimates if estimate is not winner]
     return tuple(replace(other, unbiased=winner.unbiased) for other in others) or winner.unbiased
+
+
+def doubtful(asking: Asking, target: int) -> bool:
+    """Whether propensities are estimated, and estimators with a reward model can be had, which know what that costs."""
+    return asking.log.estimates_logging and asking.targets[target].complete
 
 
 def worth(asking: Asking, target: int, rows: int) -> float:
@@ -201,4 +207,6 @@ def with_hole(estimate: Estimate, answer: Answer, target: int) -> Estimate:
 def error_of(estimate: Estimate) -> float:
     """The estimated mean squared error: what CAEL says of itself; of the others variance and squared bias."""
     d = estimate.diagnostics
-    return d.embedding.error**2 if d.embedding is not None else estimate.error**2 + ((d.bias_bound or 0.0) / BOUND) ** 2
+    if d.embedding is None:
+        return estimate.error**2 + ((d.bias_bound or 0.0) / BOUND) ** 2
+    return d.embedding.error**2 + ((d.moved or 0.0) / BOUND) ** 2

@@ -372,7 +372,8 @@ class Filling:
 
         policy = self.logging if target == LOGGING else self.policies[target]
         assert policy is not None
-        models = {number: each.outcomes.get(outcome) for number, each in enumerate((self, *self.metrics))}
+        of_metrics = [self.outcomes, *(metric.outcomes for metric in self.metrics)]
+        models = {number: trained.get(outcome) for number, trained in enumerate(of_metrics)}
         known = {number: model for number, model in models.items() if model is not None}
         several = list(known.values())
         if outcome not in self._starts:

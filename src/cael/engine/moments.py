@@ -265,6 +265,18 @@ class Combination:
     def rows(self) -> Floats:
         """The contributions (n,) of the rows themselves, of a log in memory: their mean is the value. With sampling
         weights s, that of a row is V + s (z - V) / mean(s)."""
+        z = self.scores
+        return z if self.counted is None else self.value + self.counted * (z - self.value)
+
+    @property
+    def shares(self) -> Floats:
+        """The scores (n,) as rows count: their mean is the value, too, but in a bootstrap of a ratio both of its parts
+        follow the rows that are drawn."""
+        return self.scores if self.counted is None else self.counted * self.scores
+
+    @property
+    def scores(self) -> Floats:
+        """constant + coefficients @ features (n,) of the rows, of a log in memory."""
         assert self.block is not None
         z = np.full(self.block.shape[1], self.constant)
         used = [(int(at), float(self.coefficients[at])) for at in np.flatnonzero(self.coefficients)]
@@ -272,7 +284,7 @@ class Combination:
             part = slice(start, start + CACHED)
             for at, coefficient in used:
                 z[part] += coefficient * self.block[at, part]
-        return z if self.counted is None else self.value + self.counted * (z - self.value)
+        return z
 
     @property
     def n(self) -> int:

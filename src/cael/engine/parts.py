@@ -33,7 +33,7 @@ from cael.engine.score import Score
 from cael.engine.steadying import pooled_of, second_of, steady
 from cael.errors import SupportError
 from cael.inference.diagnostics import NOT_TRAINED as NOT_TRAINED
-from cael.inference.diagnostics import Diagnostics, weighted_by, with_fit
+from cael.inference.diagnostics import Diagnostics, weighted_by, with_fit, with_moved
 from cael.inference.estimate import Estimate
 from cael.inference.score_range import ScoreRange
 from cael.inference.weight_rules import WeightRule
@@ -167,6 +167,8 @@ class FormPart(Part):
             return self._leaned(answer, estimate, diagnostics) if self.leaning else diagnostics
         if self.weight is not None and self.weight.summed:
             diagnostics = self._fitted(answer, diagnostics)
+        if self.weight is not None and self.form.outcome is not None and answer.log.estimates_logging:
+            diagnostics = with_moved(diagnostics, estimate.value - answer.mean(self.columns[2]))
         pooled = pooled_of(answer, self.weight, self._noise(answer))
         return steady(answer, estimate, diagnostics, replace(pooled, level=self._level(answer)))
 

@@ -22,10 +22,10 @@ RULES = {
     "about": SHARE + ": {share}, as far as 30 runs can tell",
     "above": SHARE + ": more than {share}",
     "never": SHARE + ": 0, as far as 30 runs can tell, and less than for {unlike}",
-    "most_runs": "{estimator} nearer to the truth than {others}, each in more than half of the runs",
+    "most_runs": "{estimator} nearer to the truth than {others}, each in more than {share} of the runs",
 }
 """Rule -> how it is said."""
-IN_CELLS = ("order", "chain", "steps", "similar", "small_price", "dominated")
+IN_CELLS = ("order", "chain", "similar", "small_price", "dominated")
 """Rules that go cell by cell."""
 ONE_CELL = ("bias-variance-mse", "open-bandit", "open-bandit-published", "open-bandit-known", "ablation")
 """Experiments that have one cell only."""
@@ -37,7 +37,7 @@ def written(statistic: str) -> str:
 
 def rule_of(specs: Sequence[str], test: str, settings: dict[str, Any]) -> str:
     """In words, with the cells and the experiments."""
-    s: dict[str, Any] = {"within": 2, "start": "the first cell", "end": "the last cell", **settings}
+    s: dict[str, Any] = {"within": 2, "share": 0.5, "start": "the first cell", "end": "the last cell", **settings}
     factor = settings.get("factor", 1)
     s |= {"direction": "grows" if s.get("up") else "falls", "factor": "" if factor == 1 else f"{factor:g} times "}
     text = RULES.get(test, test).replace(">", "<" if factor < 1 else ">")

@@ -61,7 +61,7 @@ def figure_2(figure: Any, tables: Mapping[str, Table]) -> None:
     axes[1].set_ylabel("")
     figures.legend(figure, axes[0])
     figure.supxlabel(
-        "○: what the text states, with the 95% interval of a share of 30 runs", fontsize=8.5, color="#555555"
+        "Circles: what the text states, with the 95% interval of a share of 30 runs", fontsize=8.5, color="#555555"
     )
 
 

@@ -98,6 +98,7 @@ def provenance(runs: Mapping[str, tuple[Table, dict[str, Any]]], judged: Judged)
         counts = Counter(verdict.verdict for verdict in verdicts)
         told = ", ".join(f"{counts[word]} {text}" for word, text in WORDS.items() if counts[word])
         lines.append(f"- **{reading}**: of {len(verdicts)} sentences {told}.")
+    lines.append(agreement(judged))
     sessions = [session for _, manifest in runs.values() for session in manifest["sessions"]]
     commits = sorted({str(session["git"])[:12] for session in sessions})
     devices = sorted({str(session["device"]) for session in sessions})
@@ -105,6 +106,17 @@ def provenance(runs: Mapping[str, tuple[Table, dict[str, Any]]], judged: Judged)
     where = f"{'commit' if len(commits) == 1 else 'commits'} {', '.join(commits)} on {' and '.join(devices)}"
     lines += ["", f"{trials:,} rows of {len(runs)} experiments, run at {where}."]
     return "\n".join(lines) + "\n"
+
+
+def agreement(judged: Judged) -> str:
+    """How many sentences came out alike under every reading."""
+    sets = [{verdict.verdict for verdict in row} for row in rows_of(judged)]
+    alike = {word: sum(verdicts == {word} for verdicts in sets) for word in (HOLDS, FAILS, OPEN)}
+    rest = sum(len(verdicts) > 1 and NOT_RUN not in verdicts for verdicts in sets)
+    return (
+        f"- Under every reading {alike[HOLDS]} hold, {alike[FAILS]} do not hold and {alike[OPEN]} cannot be told; of "
+        f"{rest} it depends on the reading."
+    )
 
 
 WORDS = {HOLDS: "hold", FAILS: "do not hold", OPEN: "cannot be told", NOT_RUN: "were not run"}

@@ -80,7 +80,7 @@ def listed() -> dict[str, tuple[Any, int]]:
     """Name -> (world, rows)."""
     uniform = Play("uniform")
     papers = {f"paper, k = {k}": (PaperWorld(n_actions=k), 1000) for k in (100, 500, 1500)}
-    nothing = {
+    nothing: dict[str, tuple[Any, int]] = {
         f"nothing to learn, {noise}, k = {k}": (
             MixedWorld("none", noise, uniform if k == 10 else Play("popular", 0.8), uniform, n_actions=k, rate=0.05,
                        context_share=share, reward_std=1.0, seed=3), 2000)

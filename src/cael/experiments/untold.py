@@ -188,6 +188,8 @@ WORLDS: dict[str, tuple[UntoldWorld, int]] = {
     "categories, 6 actions": (UntoldWorld(6, "categories"), 2000),
     "epsilon-greedy, 5 actions": (UntoldWorld(5, "epsilon-greedy"), 3000),
     "rewards, 5 actions": (UntoldWorld(5, "rewards"), 3000),
+    "rewards, 2 actions": (UntoldWorld(2, "rewards", seed=1), 2000),
+    "rewards, 12 actions": (UntoldWorld(12, "rewards", seed=2), 4000),
     "linear, 100 actions": (UntoldWorld(100), 8000),
     "waves, 100 actions": (UntoldWorld(100, "waves"), 8000),
     "eligible, 12 actions": (UntoldWorld(12, sets=15), 3000),

@@ -142,7 +142,9 @@ class Diagnostics:
     unsupported_mass: the target's mean probability of actions that the logging policy never plays (None: unknown).
     clipped_share: share of rows whose weight was changed by clipping, switching or shrinking.
     cross_fitted: whether every row was predicted by a model that did not see it (None: no model was trained).
-    bias_bound: the bias that the interval allows for (None: no claim). stderr_floor: the standard error, raised towards
+    bias_bound: the bias that the interval allows for (None: no claim). moved: the part of it that is for the error of
+        estimated propensities: by how much their weights moved the value from that of the outcome model alone (None:
+        they are not estimated). stderr_floor: the standard error, raised towards
         what the second moment of the weights implies, which the interval uses where it is the larger. pooled: what it
         was raised by. proportion: of rewards that take two values. choices: how many estimators this one was chosen
         from.
@@ -161,6 +163,7 @@ class Diagnostics:
     clipped_share: float | None = None
     cross_fitted: bool | None = None
     bias_bound: float | None = None
+    moved: float | None = None
     stderr_floor: float | None = None
     pooled: Pooled | None = None
     proportion: Proportion | None = None
@@ -246,6 +249,11 @@ def with_fit(diagnostics: Diagnostics, fit: LoggingFit | None, noise: float | No
     if noise is not None:
         bound = (bound or 0.0) + FIT_BOUND * fit.off * math.sqrt(noise)
     return with_warnings(replace(diagnostics, logging_fit=fit, bias_bound=bound), (fit.sentence,))
+
+
+def with_moved(diagnostics: Diagnostics, moved: float) -> Diagnostics:
+    """The diagnostics of an estimate whose propensities are estimated. moved: by how much the weights moved it."""
+    return replace(diagnostics, bias_bound=(diagnostics.bias_bound or 0.0) + abs(moved), moved=abs(moved))
 
 
 def doubts(diagnostics: Diagnostics, limits: Thresholds) -> tuple[str, ...]:

@@ -233,10 +233,11 @@ class Estimate:
     @property
     def ratios(self) -> Ratios:
         """The estimate as ratios of means of its independent units, of a log in memory."""
-        z, ones = self.contributions - self.value, np.ones(len(self.contributions))
+        z = self.contributions - self.value
+        ones = np.ones(len(z)) if self.sums is None or self.sums.counted is None else self.sums.counted
         rows = Ratios(self.value, z[None], ones[None])
         if self.ratio is not None:
-            part, share = (column.rows for column in self.ratio)
+            part, share = (column.shares for column in self.ratio)
             rows = Ratios(self.value, np.stack([z - part, part]), np.stack([ones, share]))
         return rows if self.clusters is None else by_cluster(rows, self.clusters)
 
@@ -254,10 +255,10 @@ class Estimate:
 
     def _decided(self, level: float, method: str) -> Interval:
         """The interval that decisions rest on."""
-        d, factor = self.diagnostics, inference.quantile(level)
+        d = self.diagnostics
         if (d.bias_bound if method == "bias_aware" else d.stderr_floor) is None:
             raise NeedsError(f"method={method!r} needs {LACKING[method]}; {self.estimator} has {self.method!r}.")
-        below, above = self.reach(factor, biased=method == "bias_aware")
+        below, above = self.reach(inference.quantile(level), biased=method == "bias_aware")
         return Interval(self.value - below, self.value + above, level, method)
 
     def _bounds(
@@ -271,8 +272,7 @@ class Estimate:
             )
         if reward_range is None:
             raise InputError(
-                f"method={method!r} needs reward_range=(low, high): the range in which rewards lie by their nature, "
-                "not the range seen in this sample."
+                f"method={method!r} needs reward_range=(low, high), in which rewards lie whatever this sample shows."
             )
         return self.score_range.bounds(reward_range, max_weight)
 
@@ -314,7 +314,7 @@ class Estimate:
     def assumes(self) -> str | None:
         """What the interval that decisions rest on allows for and assumes, in a sentence; None without a bias."""
         bound = self.diagnostics.bias_bound
-        return f"{allowance(bound)}." if bound else None
+        return f"{allowance(bound, self.diagnostics.moved)}." if bound else None
 
     def without_bias(self, level: float) -> Interval | None:
         """What the interval would be without its allowance for a bias; None where it allows for none."""

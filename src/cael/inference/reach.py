@@ -17,9 +17,17 @@ ASSUMPTION = (
 """What an interval that allows for a bias assumes: no log shows it."""
 
 
-def allowance(bound: float) -> str:
-    """What the interval allows for and assumes, wherever that is said; a sentence without its full stop."""
-    return f"This interval allows for a bias of up to {bound:.3g}; {ASSUMPTION}"
+def allowance(bound: float, moved: float | None = None) -> str:
+    """What the interval allows for and assumes, wherever that is said; a sentence without its full stop. moved: see
+    `Diagnostics`."""
+    if moved is None:
+        return f"This interval allows for a bias of up to {bound:.3g}; {ASSUMPTION}"
+    model = f", and {ASSUMPTION.removeprefix('it assumes ')}" if bound > moved else ""
+    return (
+        f"This interval allows for a bias of up to {bound:.3g}: the weights, whose propensities are estimated, moved "
+        f"the value by {moved:.3g} from what the reward model alone says; it assumes that their error is no larger"
+        f"{model}"
+    )
 
 
 VARIES = 0.2

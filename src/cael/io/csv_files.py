@@ -172,6 +172,8 @@ def _present(cells: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if isinstance(cells, pa.ChunkedArray):  # is_in leaves out chunks without rows
+        return pa.chunked_array([_present(chunk) for chunk in cells.chunks], cells.type)
     return without(cells, pc.is_in(cells, value_set=pa.array(MISSING)))
 
 

@@ -14,6 +14,7 @@ from cael.io.sources import Source, open_source
 from cael.io.specs import PolicySpec
 from cael.policies.among import AmongEligible
 from cael.policies.policy import Policy, Tabular
+from cael.policies.scored import EpsilonGreedy
 from cael.policies.topk import TopK
 
 PROBABILITY = ("probability", "prob", "pi", "p", "target_probability", "action_probability")
@@ -34,6 +35,8 @@ def long_policy(spec: PolicySpec, log: Source, actions: Actions, kept: Ints | No
         raise PolicyError(f"policy '{spec}': {told(wrong[0], table)}.")
     if len(numbers) == 0:
         raise PolicyError(f"policy '{spec}': {table.name} has no rows.")
+    if own_id is None and spec.kind == "greedy" and len(np.unique(numbers)) == len(numbers) == len(actions):
+        return EpsilonGreedy(values[np.argsort(numbers)], spec.epsilon)
     if own_id is None:
         return _context_free(spec, numbers, values, actions)
     if id_column is None:

@@ -15,7 +15,8 @@ from cael.engine.columns import Column, Reward, Surprise, Weight
 from cael.engine.partial import Stretch
 from cael.inference.intervals import skewness_of_mean
 from cael.judging.checks import reason_for
-from cael.judging.judge import drift, left_of_reward, likeliness, order_of, setless, tested_actions, z_of
+from cael.judging.judge import drift, left_of_reward, order_of, setless, tested_actions
+from cael.judging.likely import likeliness, z_of
 from cael.judging.survey import (
     Survey,
     action_drift,

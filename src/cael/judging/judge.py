@@ -13,7 +13,6 @@ import numpy as np
 from cael.common.types import Array, Floats, Ints
 from cael.engine.answer import Answer
 from cael.engine.columns import Column, Product, Residual, Reward, SecondMoment, Surprise, Weight
-from cael.engine.moments import Combination
 from cael.engine.partial import Stretch
 from cael.engine.sample import sampled
 from cael.engine.work import STRETCHES
@@ -43,13 +42,13 @@ from cael.judging.checks import (
     tail,
     unsmoothed,
 )
+from cael.judging.likely import likeliness
 from cael.judging.sensitivity import sensitivity_check, sensitivity_of
 from cael.judging.survey import (
     Survey,
     count_p_values,
     depends_on_contexts,
     drift_of,
-    further,
     holm,
     inverse_means,
     two_sided,
@@ -60,8 +59,6 @@ from cael.judging.verdict import Check, Verdict, by_gravity, verdict_of
 from cael.log.held import Held
 from cael.log.logged import LoggedData
 
-ROUNDING = 1e-14
-"""A standard error that is smaller, as a share of the mean, is rounding of a column without spread."""
 TINY = 1e-300
 FLOOR, SAME_FLOOR = 5, 1.05
 """So many rows with nearly the smallest propensity, within this factor, are a floor and no tail."""
@@ -82,7 +79,7 @@ def judge(
     rows = single_rows(answer)
     second = answer.second_moment(target) if SecondMoment(target) in answer.index else None
     rows_alone = answer.kish / second if second else None
-    known = None if second is None else known_rows(answer, target, best, second)
+    known = known_by_fit(answer, best, limits) if second is None else known_rows(answer, target, best, second)
     tails = tail(best, known, ceiling_of(rows), limits)
     normal = tails is None or tails.status == "pass"
     weights = mean_weights(answer, target, best, limits, normal=normal)
@@ -167,6 +164,15 @@ def known_rows(answer: Answer, target: int, best: Estimate, second: float) -> fl
         return answer.kish / d.pooled.second
     plain = answer.effective_size(Weight(target))
     return answer.kish / second if second > 0 and d.effective_sample_size in (plain, None) else None
+
+
+def known_by_fit(answer: Answer, best: Estimate, limits: Thresholds) -> float | None:
+    """The same by a logging policy that was fitted to the logged propensities, where the fit is good; its
+    probabilities bound the weights as those of a known one do."""
+    d = best.diagnostics
+    if d.logging_fit is None or d.pooled is None or limits.cautions("logging_error", d.logging_fit.error):
+        return None
+    return answer.kish / d.pooled.second
 
 
 def ceiling_of(log: LoggedData | None) -> float:
@@ -273,20 +279,6 @@ def frequencies_of(answer: Answer, counts: Survey, limits: Thresholds) -> Check:
 def setless(answer: Answer) -> bool:
     """Whether only logged propensities are known, and not which actions were eligible."""
     return answer.log.has_propensities and answer.log.logging is None and not answer.log.has_eligible
-
-
-def likeliness(answer: Answer) -> tuple[float, float] | None:
-    """(mean, p-value) of the surprise further from 0, for both tests together; None: the policy is not known."""
-    if answer.log.logging is None:
-        return None
-    scores = [answer.single(Surprise(relative)) for relative in (False, True)]
-    return further([(score.value, z_of(score)) for score in scores])
-
-
-def z_of(score: Combination, expected: float = 0.0) -> float:
-    """The distance of a column's mean from what is expected, in standard errors; 0 where it has no spread."""
-    error = score.stderr
-    return (score.value - expected) / error if error > ROUNDING * abs(score.value) else 0.0
 
 
 def drifting(answer: Answer, target: int, best: Estimate, level: float, limits: Thresholds) -> Check:

@@ -78,9 +78,8 @@ class Thresholds:
         reaches, have no such tail.
     mean_weight_z: the mean weight is 1 if the propensities are right; distance in standard errors. 3 happens by chance
         once in 400 logs, 5 never.
-    mean_weight_gap: |mean weight - 1| of a learned embedding, for warnings, and of estimated propensities, for a
-        refusal. Their weights are not exact, so that the distance counts and not only its standard errors; 0.2 is more
-        than the bias that such an embedding is used for.
+    mean_weight_gap: |mean weight - 1| of a learned embedding, for warnings. Its weights are not exact, so that the
+        distance counts and not only its standard errors; 0.2 is more than the bias that such an embedding is used for.
     unsupported_mass: the target's probability of actions that the logging policy never plays. The value of that share
         of decisions is unknown whatever the rows say.
     disagreement: largest paired distance, in standard errors, between estimators that are all consistent. Three pairs

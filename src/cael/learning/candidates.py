@@ -11,6 +11,7 @@ import numpy as np
 from cael.common.types import Array, Floats, Ints
 from cael.learning.evidence import Evidence
 from cael.learning.likelihood import choices_of, directions
+from cael.learning.limits import sharpest
 from cael.learning.plays import Play
 from cael.learning.rules import Rule
 from cael.learning.scorers import ClusterScores, LinearScores, NetworkScores, RidgeScores, SameScores, Scorer
@@ -58,7 +59,7 @@ def best_arm(evidence: Evidence, allowed: Array | None, seed: int) -> Candidate:
         SameScores((sums[keep].sum(axis=0) - np.sqrt(squares[keep].sum(axis=0))) / max(1, sizes[keep].sum()))
         for keep in without_each(evidence.folds)
     ]
-    return Candidate("best arm", tuple(values), plays=plays_for(k), spread=float(values[-1].values.std()))
+    return Candidate("best arm", tuple(values), plays=plays_for(evidence), spread=float(values[-1].values.std()))
 
 
 def without_each(folds: int) -> list[Array]:
@@ -66,9 +67,11 @@ def without_each(folds: int) -> list[Array]:
     return [*(np.arange(folds) != fold for fold in range(folds)), np.ones(folds, dtype=bool)]
 
 
-def plays_for(k: int) -> tuple[Play, ...]:
-    """The plays that make a difference among so many actions."""
-    return (Play(), *(Play("top", share) for share in TOPS if share * k > 0.5), *(Play("tilt", t) for t in TILTS))
+def plays_for(evidence: Evidence) -> tuple[Play, ...]:
+    """The plays that make a difference among so many actions, one of them as sharp as the certificate allows."""
+    k, sharp = evidence.log.n_actions, 1.01 / max(sharpest(evidence.left_out), 1.0)
+    shares = [share for share in sorted({*TOPS, sharp}, reverse=True) if 0.5 / k < share <= TOPS[0]]
+    return (Play(), *(Play("top", share) for share in shares), *(Play("tilt", t) for t in TILTS))
 
 
 def scored(name: str, scorers: list[Scorer], evidence: Evidence) -> Candidate:
@@ -76,7 +79,7 @@ def scored(name: str, scorers: list[Scorer], evidence: Evidence) -> Candidate:
     rows = np.arange(min(PROBE, len(evidence)))
     parts = [scorers[-1].on(batch, evidence.predicted(own)).var(axis=1) for own, batch, _ in evidence.blocks(rows)]
     spread = float(np.sqrt(np.concatenate(parts).mean()))
-    return Candidate(name, tuple(scorers), plays=plays_for(evidence.log.n_actions), spread=spread)
+    return Candidate(name, tuple(scorers), plays=plays_for(evidence), spread=spread)
 
 
 def network(evidence: Evidence, allowed: Array | None, seed: int) -> Candidate:

@@ -10,11 +10,10 @@ import numpy as np
 
 from cael.common.types import Array, Floats, Ints
 from cael.inference.intervals import quantile
-from cael.judging.thresholds import DEFAULT
 from cael.learning.candidates import Candidate
 from cael.learning.evidence import Evidence
 from cael.learning.guardrails import SHARES, Guard
-from cael.learning.limits import Limits
+from cael.learning.limits import Limits, sharpest
 from cael.learning.plays import Play, played
 from cael.learning.rules import Rule, ScoredRule, among
 from cael.log.batch import Batch
@@ -27,8 +26,6 @@ HOPE = 2.0
 hardly hold, and where nothing is better, every certificate is another chance to err. The best of some 80 candidates
 that are worth nothing exceeds 1.5 in four of ten logs."""
 NOTHING = 1e-300
-ROOM = 1.5
-"""The certificate must rest on so many times the effective sample size below which it is refused."""
 
 
 @final
@@ -206,7 +203,7 @@ def point_of(
     changed = (1 - e) * share * rule.changed + e * explored.changed
     promise = careful * passes if spread > 0 and careful > limits.min_lift else min(careful - limits.min_lift, 0.0)
     second = 1 + (share * (1 - e)) ** 2 * (rule.second - 1)
-    if left < ROOM * DEFAULT.effective_rows[1] * second:  # a certificate that rests on so few rows is refused
+    if second > sharpest(left):  # a certificate that rests on so few rows is refused
         promise = min(promise, 0.0) - second
     return PathPoint(name, "" if play is None else play.words, lift, float(error), second, changed, share, promise)
 

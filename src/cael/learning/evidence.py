@@ -34,7 +34,7 @@ def most_rows(n_actions: int, growth: Growth) -> int:
 class Evidence:
     """log: the rows. fold: (n,) of each. model: reward models, one for each fold, trained on the others. table: (n, k)
     what they predict. old: the policy that made the log. exact: whether it is that, and not a model of it. guards: what
-    else must stay within its bounds."""
+    else must stay within its bounds. left_out: rows that are kept for the certificate."""
 
     log: LoggedData
     fold: Ints
@@ -43,6 +43,7 @@ class Evidence:
     old: Policy
     exact: bool = True
     guards: tuple[Guard, ...] = ()
+    left_out: int = 0
 
     def __len__(self) -> int:
         return len(self.log)
@@ -109,7 +110,7 @@ class Evidence:
 
 def gathered(
     log: LoggedData, old: Policy, growth: Growth, folds: int, seed: int, *, exact: bool,
-    guards: tuple[Guard, ...] = (),
+    guards: tuple[Guard, ...] = (), left_out: int = 0,
 ) -> Evidence:  # fmt: skip
     """The evidence of these rows: the networks are trained here, and nowhere else."""
     model = sparse_rewards([log], growth, folds, [seed])[0]
@@ -118,4 +119,4 @@ def gathered(
         fold[rows] = number
         for part in chunks(len(rows), log.n_actions):
             table[rows[part]] = model.predict(number, log.whole.part(rows[part]))
-    return Evidence(log, fold, model, table, old, exact, guards)
+    return Evidence(log, fold, model, table, old, exact, guards, left_out)

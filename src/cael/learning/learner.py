@@ -88,7 +88,9 @@ def learn(
     split = split_of(engine, certify, most_rows(engine.n_actions, growth), seed)
     old = old_of(engine, split.sample, split.learn)
     guards = guards_of(bounds, split.learn, engine.reward_name)
-    evidence = gathered(split.learn, old.policy, growth, FOLDS, seed, exact=old.exact, guards=guards)
+    evidence = gathered(
+        split.learn, old.policy, growth, FOLDS, seed, exact=old.exact, guards=guards, left_out=split.left
+    )
     allowed = None if max_actions is None else few_actions(evidence, max_actions)
     tried = [KINDS[kind](depth)(evidence, allowed, seed) for kind in dict.fromkeys(kinds)]
     tried = [decisive(candidate) for candidate in tried] if single else tried

@@ -3,7 +3,7 @@
 The policy is pi(a|x) = mu(a|x) exp(x'W phi(a)) / sum, with what the reward model predicts for an action as its features
 phi. It maximises sum_i w_i (r_i - v_i)+ log pi(a_i|x_i): reward-weighted regression, which does not stall where many
 actions leave the gradient of an importance-weighted value without a signal. w_i is CAEL's marginal weight of the policy
-of the round before (1 in the first): that of an action's code, not of the action, which is far smaller.
+of the round before (1 in the first): that of an action's code, not of the action, which varies less.
 """
 
 from __future__ import annotations

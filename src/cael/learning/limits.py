@@ -7,9 +7,17 @@ from dataclasses import dataclass
 from typing import final
 
 from cael.errors import LARGEST, InputError, positive_int
+from cael.judging.thresholds import DEFAULT
 
+ROOM = 1.5
+"""The certificate must rest on so many times the effective sample size below which it is refused."""
 SAFE = 2.0
 """Standard errors by which the share of changed decisions stays below its limit: other rows change others."""
+
+
+def sharpest(rows: int) -> float:
+    """The largest E w^2 of a policy that so many rows can certify."""
+    return rows / (ROOM * DEFAULT.effective_rows[1])
 
 
 @final

@@ -19,7 +19,10 @@ KEEP = -1
 
 
 class Rule(ABC):
-    """Probabilities of all actions, given those of the old policy."""
+    """Probabilities of all actions, given those of the old policy. allowed: (k,) whether each may be played; None: all
+    may."""
+
+    allowed: Array | None
 
     @abstractmethod
     def advised(self, batch: Batch, old: Floats) -> Floats:

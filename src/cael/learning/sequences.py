@@ -17,7 +17,7 @@ def width(n: float, first: float, level: float) -> float:
     tightest, which must not depend on what these rows hold.
 
     >>> round(width(1000, 1000, 0.95), 2), round(width(100_000, 1000, 0.95), 2)
-    (2.77, 2.82)
+    (2.77, 3.33)
     """
     alpha = 1 - level
     inner = -2 * math.log(2 * alpha)

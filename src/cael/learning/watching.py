@@ -19,7 +19,7 @@ from cael.learning.old_policy import ModelledOld
 from cael.learning.saved import read_document, restored, slim, slim_scorer, sound_policy, write_document, written
 from cael.learning.scorers import NetworkScores
 from cael.learning.sequences import width
-from cael.learning.sound import UNUSABLE, refuse_strange_numbers
+from cael.learning.sound import UNUSABLE, is_number, need, refuse_strange_numbers
 from cael.log.batch import Batch
 from cael.log.logged import LoggedData
 from cael.policies.policy import probabilities
@@ -239,6 +239,9 @@ def read_watch(path: str | Path, logging: Any = None) -> Watch:
         looks = tuple(Look(n, lift, -math.inf if bound is None else bound) for n, lift, bound in entry["looks"])
         policy, model = sound_policy(entry["policy"], known), restored(entry["model"], known)
         refuse_strange_numbers(model)
+        numbers = (entry["level"], entry["min_lift"], entry["first"], *entry["sums"].values())
+        need(all(map(is_number, numbers)) and 0.5 < entry["level"] < 1, "numbers, and a level in (0.5, 1)")
+        need(all(isinstance(name, str) for name in entry["seen"]), "fingerprints as text")
         if not isinstance(model, NetworkScores):
             raise PolicyError(f"its model is a {type(model).__name__}.")
         return Watch(

@@ -110,10 +110,15 @@ class Eligible:
         """From the period of each row (n,), and the action numbers that each period has."""
         labels = list(table)
         lengths, entries = flat([table[label] for label in labels])
-        sets, flaws, _ = sets_of(lengths, entries, n_actions)
+        sets, flaws, examples = sets_of(lengths, entries, n_actions)
         for what, bad in flaws.items():
             if bad.any():
-                raise LogError(f"the period {labels[int(bad.argmax())]!r} {what}.")
+                at = int(bad.argmax())
+                shown = f", such as {examples[at]}" if what == UNKNOWN else ""
+                raise LogError(
+                    f"the period {labels[at]!r} {what}{shown} ({int(bad.sum()):,} of {len(labels):,} periods are "
+                    f"wrong in this way; actions are 0 to {n_actions - 1})."
+                )
         place = {label: at for at, label in enumerate(labels)}
         codes = np.array([place.get(label, -1) for label in np.asarray(periods).tolist()], dtype=np.intp)
         refuse_rows(codes < 0, np.asarray(periods), f"the row {PERIODLESS}", error=LogError)

@@ -319,10 +319,19 @@ def hashes_of(column: str, source: Source) -> tuple[Array, list[Flaw]]:
     return np.append(distinct_keys(list(distinct)), np.uint64(0))[codes], flaws
 
 
+UNLABELLED = "(missing)"
+"""What rows without a label of a segment are called."""
+
+
 def segment_of(column: str, source: Source) -> tuple[list[str], Ints]:
     """The labels of a column, and the number (n,) of each row's."""
     codes, distinct, _ = cells.labels(column, source.labels(column))
-    labels = [*map(str, distinct), "(missing)"]
+    if UNLABELLED in distinct:
+        raise InputError(
+            f"column {column!r} has the label {UNLABELLED!r}, which rows without a label are called. Rename it, or "
+            "leave the cells empty."
+        )
+    labels = [*map(str, distinct), UNLABELLED]
     return labels, np.where(codes < 0, len(distinct), codes)
 
 

@@ -329,6 +329,6 @@ def warning(policy: EstimatedLogging, d: int) -> str:
     )
     return (
         f"There are no logged propensities: they were estimated {source} ({policy.family}). Every weight rests on the "
-        "assumption that the logging policy looked at nothing else; intervals do not include the error of this "
-        "estimate. Log the propensities if you can."
+        "assumption that the logging policy looked at nothing else. The intervals of Auto, CAEL, DR and SNDR allow for "
+        "an error of this estimate, the others do not. Log the propensities if you can."
     )

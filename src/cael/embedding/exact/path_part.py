@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -14,7 +14,7 @@ from cael.engine.columns import Column, Reward, squared
 from cael.engine.parts import Part
 from cael.engine.score import Score
 from cael.engine.steadying import steadied
-from cael.inference.diagnostics import Diagnostics
+from cael.inference.diagnostics import Diagnostics, with_moved
 from cael.inference.estimate import Estimate
 from cael.inference.reach import Pooled
 
@@ -38,7 +38,14 @@ class PathPart(Part):
 
     def estimate(self, answer: Answer) -> Estimate:
         rows = KeptPath(answer, self.path)
-        return choose_bandwidth(self.name, rows, self.path.rewards, self.path.form, self.selector)
+        estimate = choose_bandwidth(self.name, rows, self.path.rewards, self.path.form, self.selector)
+        return with_propensity_error(estimate, float(rows.means[0])) if answer.log.estimates_logging else estimate
+
+
+def with_propensity_error(estimate: Estimate, predicted: float) -> Estimate:
+    """The estimate where propensities are estimated; whose sharp end is not unbiased. predicted: by the model."""
+    diagnostics = with_moved(estimate.diagnostics, estimate.value - predicted)
+    return replace(estimate, diagnostics=diagnostics, unbiased=())
 
 
 def noise_of(path: Path) -> Column:

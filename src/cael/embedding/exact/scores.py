@@ -129,7 +129,7 @@ def choose_bandwidth(name: str, rows: KeptPath, rewards: SparseRewards, form: st
     blended = rows.estimate(name, score, with_fit(diagnostics, rows.fit), second)
     if selector != "blend" or share == 1:
         return blended
-    hole = Diagnostics(rows.n, bias_bound=BOUND * float(np.sqrt(facts.hole)))
+    hole = Diagnostics(rows.read, bias_bound=BOUND * float(np.sqrt(facts.hole)))
     return replace(
         blended, unbiased=(rows.estimate(f"the unbiased end of {name}", anchor, hole, float(rows.second[0])),)
     )
