@@ -243,14 +243,8 @@ def _actions(overlap: Overlap) -> Grid:
         Column("new share", "share"),
     )  # fmt: skip
     rows = tuple(
-        (
-            short(action.label, 60) or str(action.action),
-            action.logged,
-            action.expected,
-            action.logged / overlap.n,
-            action.target,
-        )
-        for action in overlap.actions
+        (short(row.label, 60) or str(row.action), row.logged, row.expected, row.logged / overlap.n, row.target)
+        for row in overlap.actions
     )
     return grid(Sheet("actions", columns, rows))
 
