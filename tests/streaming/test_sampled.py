@@ -171,7 +171,9 @@ def test_outcome_models_are_trained_on_a_sample_of_a_long_log(long, monkeypatch)
 
 def test_auto_is_first_in_a_stream_and_says_what_it_left_out(long, monkeypatch):
     where, actions, _ = long
-    monkeypatch.setattr(cael.embedding.auto.Auto, "candidates", lambda self, learn: [cael.SNIPS(), cael.SNDR(), tiny])
+    monkeypatch.setattr(
+        cael.embedding.auto.Auto, "candidates", lambda self, learn, plain: [cael.SNIPS(), cael.SNDR(), tiny]
+    )
     tiny = replace(QUICK, growth=replace(TINY, rows=1000))
     found = cael.evaluate(cael.scan(where, COLUMNS, actions=actions, logging="mu"), "pi", learn=True)
     assert found.headline == found.estimates[0].estimator == "Auto"
@@ -260,7 +262,9 @@ def test_the_command_line_streams_auto_with_a_logging_policy(tmp_path, capsys, m
     from cael.cli import large
 
     monkeypatch.setattr(large, "IN_MEMORY", 1e9)
-    monkeypatch.setattr(cael.embedding.auto.Auto, "candidates", lambda self, learn: [cael.SNIPS(), cael.SNDR(), QUICK])
+    monkeypatch.setattr(
+        cael.embedding.auto.Auto, "candidates", lambda self, learn, plain: [cael.SNIPS(), cael.SNDR(), QUICK]
+    )
     log, actions, _ = paper(500)
     where, listed = write(tmp_path / "log", log, [200]), tmp_path / "actions.parquet"
     pa.parquet.write_table(actions, listed)

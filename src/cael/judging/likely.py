@@ -48,7 +48,8 @@ def known_z(score: Combination, variance: float, third: float) -> float:
     if error <= ROUNDING * abs(score.value):
         return 0.0
     z = score.value / error
-    skew = max(math.copysign(1.0, z) * third, 0.0) / max(variance, TINY) ** 1.5 / math.sqrt(score.n)
+    spread = variance**1.5  # 0 where the policy plays one action, or all alike
+    skew = max(math.copysign(1.0, z) * third, 0.0) / spread / math.sqrt(score.n) if spread > 0 else 0.0
     return math.copysign(without_skew(abs(z), skew), z)
 
 
