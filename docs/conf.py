@@ -21,6 +21,8 @@ COMMANDS = Path(tempfile.mkdtemp(prefix="cael-docs-"))
 (COMMANDS / "cael").chmod(0o755)
 os.environ["PATH"] = os.pathsep.join([str(COMMANDS), str(Path(sys.executable).parent), os.environ["PATH"]])
 os.environ.update(NO_COLOR="1", TERM="dumb", COLUMNS="80", PYTHONIOENCODING="utf-8", CAEL_QUIET="1")
+# Two kernels and their threads on two cores would wait for each other.
+os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
 project = "cael"
 author = "The cael authors"
