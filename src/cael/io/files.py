@@ -231,12 +231,14 @@ def _fitting(file: Any, rows: int, group: int, columns: list[str] | None, thread
 def _together(batches: Iterable[Any], size: int, most: float) -> Iterator[Any]:
     """Batches of up to so many rows and bytes from shorter ones."""
     waiting: list[Any] = []
+    rows, held = 0, 0  # of those that wait: asking each of them again would take longer than decoding
     for batch in batches:
-        more = [*waiting, batch]
-        if waiting and (sum(b.num_rows for b in more) > size or sum(b.nbytes for b in more) > most):
+        wide = batch.nbytes
+        if waiting and (rows + batch.num_rows > size or held + wide > most):
             yield _one(waiting)
-            more = [batch]
-        waiting = more
+            waiting, rows, held = [], 0, 0
+        waiting.append(batch)
+        rows, held = rows + batch.num_rows, held + wide
     if waiting:
         yield _one(waiting)
 
