@@ -739,7 +739,7 @@ def test_the_report_has_the_numbers_of_the_weights():
     ):
         assert line in text, line
     assert w.mean() == pytest.approx(1.125)
-    assert "not to be relied on" in text
+    assert re.search(r"95% interval \S+ to \S+: not to be relied on", text)
     assert found.verdict.level == "refuse"
 
 
