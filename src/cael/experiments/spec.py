@@ -161,7 +161,7 @@ def parse(
     chosen = contents.get("panels", {"paper": registry.PAPER, "full": "all"})
     panels = {panel: tuple(estimators) if names == "all" else tuple(names) for panel, names in chosen.items()}
     if readings:
-        estimators, panels["readings"] = estimators | readings, (*panels["paper"], *readings)
+        estimators, panels["readings"] = estimators | readings, (*panels.get("paper", panels["full"]), *readings)
     often = _often(added, panels) if runs is None and not quick else {}
     unknown = [estimator for names in panels.values() for estimator in names if estimator not in estimators]
     if unknown:
