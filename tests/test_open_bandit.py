@@ -53,7 +53,7 @@ def test_a_folder_of_the_full_data_set_is_read(folder):
     assert world.n_actions == 9 and world.value(world.target) == pytest.approx(0.4)
     assert world.target.table.sum() == pytest.approx(1) and world.target.table.argmax() == 2 * 3 + 2
     assert world.truth_error == pytest.approx(np.std([1, 1, 0, 0, 0], ddof=1) / np.sqrt(5))
-    with pytest.raises(cael.InputError, match="its own target alone"):
+    with pytest.raises(cael.InputError, match="its own target policy only"):
         world.value(cael.Uniform(9))
 
 

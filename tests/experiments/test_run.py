@@ -107,7 +107,7 @@ def test_what_is_done_is_not_run_again_and_more_runs_add_rows(small, tmp_path, m
 def test_a_file_that_is_no_trials_is_refused(tmp_path):
     path = tmp_path / "trials.jsonl"
     path.write_text('{"no": "key"}\n')
-    with pytest.raises(cael.InputError, match="is no file of trials"):
+    with pytest.raises(cael.InputError, match="is not a file of trials"):
         read_rows(path)
 
 

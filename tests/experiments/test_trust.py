@@ -101,7 +101,7 @@ def test_a_part_is_run_again_where_the_source_is_another(files, tmp_path):
 
 def test_a_file_that_holds_no_rows_is_named(tmp_path):
     (tmp_path / "kept.xz").write_bytes(b"no rows")
-    with pytest.raises(cael.InputError, match=r"kept\.xz is no file of kept rows .*choose another --kept"):
+    with pytest.raises(cael.InputError, match=r"kept\.xz is not a file of kept rows .*choose another --kept"):
         kept(tmp_path / "kept.xz")
 
 

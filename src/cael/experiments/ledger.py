@@ -53,7 +53,7 @@ def read_rows(path: Path) -> dict[str, dict[str, Any]]:
     try:
         return {row["key"]: row for row in read_lines(path)}
     except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} is no file of trials ({error}). Move it away, or choose another --out.") from error
+        raise InputError(f"{path} is not a file of trials ({error}). Move it away, or choose another --out.") from error
 
 
 def read_lines(path: Path) -> list[Any]:

@@ -203,7 +203,7 @@ def main(arguments: list[str]) -> None:
         taken = take_over(Path(arguments[0]), results)
         if not taken:
             raise InputError(f"there is no finished experiment in {arguments[0]}.")
-        print(f"taken over: {', '.join(taken)}", file=sys.stderr)
+        print(f"published: {', '.join(taken)}", file=sys.stderr)
     runs = all_published(results)
     draw(runs, results)
     for name, text in rendered(runs).items():

@@ -33,7 +33,7 @@ def kept(path: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in text.splitlines()]
     except (lzma.LZMAError, ValueError) as error:
         raise InputError(
-            f"{path} is no file of kept rows ({error}). Move it away, or choose another --kept."
+            f"{path} is not a file of kept rows ({error}). Move it away, or choose another --kept."
         ) from error
 
 

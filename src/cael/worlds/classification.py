@@ -49,7 +49,9 @@ class ClassificationWorld(DrawnWorld):
         if not 0 < self.weak <= 1:
             raise InputError(f"weak must be in (0, 1]; got {self.weak!r}.")
         if self.logging_epsilon == 0:
-            raise InputError("logging_epsilon must be > 0: a logging policy without exploration says nothing.")
+            raise InputError(
+                "logging_epsilon must be > 0: without exploration the log has no other actions to learn from."
+            )
 
     @cached_property
     def _made(self) -> tuple[Population, Ints, Any, Any]:

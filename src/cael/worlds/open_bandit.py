@@ -80,7 +80,7 @@ class OpenBanditWorld:
     def value(self, policy: Policy) -> float:
         """The mean click of the target's own log; of no other policy is it known."""
         if policy is not self.target:
-            raise InputError("the Open Bandit Dataset tells the value of its own target alone; use world.target.")
+            raise InputError("the Open Bandit Dataset has the value of its own target policy only; use world.target.")
         return self._made[3]
 
 
